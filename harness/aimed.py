@@ -8,51 +8,65 @@ miss: it is said why, everything is undone, and the run goes on. A hold lasts no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final, assert_never
+from typing import Final
 
 from neaptide.clusters.errors import UsageError
-from neaptide.clusters.kafka.members import RefusedChangeError
 from neaptide.harness.faults import Faults
+from neaptide.harness.members import MembersNemesis
 from neaptide.harness.observed import StageObserved
 from neaptide.harness.stage import Stage
+from neaptide.harness.target import LiveTarget
 from neaptide.nemesis import steps
 from neaptide.nemesis.conditions import Condition
 from neaptide.nemesis.drawn.episodes import (
     AimedStep,
     Cast,
-    Delay,
-    Elect,
     Episode,
     NotKnownError,
     cast,
     read_steps,
 )
-from neaptide.nemesis.gate.model import CLIENT, COORDINATION, Endpoint, Rule
+from neaptide.nemesis.gate.model import Endpoint
+from neaptide.nemesis.player import MissedError
 
 READY_WITHIN_S: Final = 15.0
 _LAG_SETTING: Final = "replica.lag.time.max.ms"
 _LAG_DEFAULT_MS: Final = 10_000
 _PART_OF_LAG: Final = 0.9
 Undo = Callable[[], Awaitable[None]]
-Elects = Callable[[Sequence[int]], Awaitable[None]]  # preferred leaders of partitions
-
-
-class MissedError(Exception):
-    """An aimed fault did not come to what it was for."""
+_TO_BROKER: Final = (
+    steps.Kill,
+    steps.PowerOff,
+    steps.Stop,
+    steps.Restart,
+    steps.Pause,
+    steps.Resume,
+)
+_DOES: Final = (
+    *_TO_BROKER,
+    steps.Hold,
+    steps.Drop,
+    steps.Delay,
+    steps.Release,
+    steps.Discard,
+    steps.Cut,
+    steps.Heal,
+    steps.Elect,
+)
 
 
 async def play_episode(
     stage: Stage,
     faults: Faults,
+    members: MembersNemesis,
     episode: Episode,
     name: str,
     stopping: asyncio.Event,
-    elect: Elects,
 ) -> str | None:
     """Why it missed; None: it has hit. `name`: of its rules, which no other fault has."""
-    aimed = _Aimed(stage, faults, episode, name, stopping, elect)
+    aimed = _Aimed(stage, faults, members, episode, name, stopping)
     stage.problems.clear()
     try:
         await aimed.play()
@@ -70,24 +84,25 @@ class _Aimed:
         self,
         stage: Stage,
         faults: Faults,
+        members: MembersNemesis,
         episode: Episode,
         name: str,
         stopping: asyncio.Event,
-        elect: Elects,
     ) -> None:
         self._stage = stage
         self._faults = faults
         self._episode = episode
         self._name = name
         self._stopping = stopping
-        self._elect = elect
+        self._members = members
         self._observed = StageObserved(stage, episode.partition)
         self._who = Cast({}, ())
-        self._rules: dict[str, Rule] = {}  # by the name that the steps know
+        self._target = self._live({})
         self._undo: list[Undo] = []
 
     async def play(self) -> None:
         self._who = await self._find_roles()
+        self._target = self._live(self._who.roles)
         names = self._stage.names
         roles = {role: names.get(node, str(node)) for role, node in self._who.roles.items()}
         shape, partition = self._episode.shape, self._episode.partition
@@ -100,6 +115,12 @@ class _Aimed:
                 await self._play_step(number, step)
         except (NotKnownError, UsageError) as error:  # nobody has a role; the gate cannot do it
             raise MissedError(str(error)) from None
+
+    def _live(self, roles: Mapping[str, int]) -> LiveTarget:
+        partition, prefix = self._episode.partition, f"{self._name}, "
+        return LiveTarget(
+            self._stage, self._faults, self._members, roles, partition=partition, prefix=prefix
+        )
 
     async def _find_roles(self) -> Cast:
         """When every replica is in the ISR and follows: else nobody has the roles."""
@@ -130,7 +151,7 @@ class _Aimed:
     async def _play_step(self, number: int, aimed: AimedStep) -> None:
         if self._stopping.is_set():
             raise MissedError("the run was asked to stop")
-        await self._do(aimed.step, number)
+        await self._do(aimed, number)
         if aimed.until is not None:
             await self._wait(number, aimed.until.begun(self._observed), aimed.within_s)
 
@@ -167,99 +188,37 @@ class _Aimed:
         now_ns = self._stage.recorder.now_ns()
         return any(now_ns - event["at_ns"] > limit_ns for event in self._stage.gate.held.values())
 
-    # --- verbs -----------------------------------------------------------------------------------
+    async def _do(self, aimed: AimedStep, number: int) -> None:
+        step = aimed.step
+        if isinstance(step, steps.Await):
+            return
+        if not isinstance(step, _DOES):
+            raise MissedError(f"step {number}: an aimed fault does no such thing")
+        if isinstance(step, _TO_BROKER):
+            self._check_broker(step, number)
+        try:
+            await self._target.do(step, aimed.within_s)
+        except MissedError as missed:
+            raise MissedError(f"step {number}: {missed}") from None
+        if isinstance(step, steps.Cut):
+            self._undo.append(
+                partial(self._faults.heal, self._end(step.source), self._end(step.destination))
+            )
 
-    async def _do(self, step: steps.Step | Delay | Elect, number: int) -> None:
-        match step:
-            case steps.Await():
-                return
-            case steps.Hold() | steps.Drop():
-                await self._install(step, "hold" if isinstance(step, steps.Hold) else "drop", 0)
-            case Delay():
-                await self._install(step.rule, "delay", step.delay_ms)
-            case steps.Release():
-                await self._faults.release(self._rules[step.rule].id)
-            case steps.Discard():
-                await self._faults.discard(self._rules[step.rule].id)
-            case steps.Cut():
-                ends = self._end(step.source), self._end(step.destination)
-                await self._faults.cut(*ends, step.purpose, both=step.both)
-                self._undo.append(partial(self._faults.heal, *ends))
-            case steps.Heal():
-                await self._faults.heal(self._end(step.source), self._end(step.destination))
-            case Elect():
-                await self._elect_preferred(number)
-            case (
-                steps.Kill()
-                | steps.PowerOff()
-                | steps.Stop()
-                | steps.Restart()
-                | steps.Pause()
-                | steps.Resume()
-            ):
-                await self._do_to_broker(step, number)
-            case _:
-                raise MissedError(f"step {number}: an aimed fault does no such thing")
-
-    async def _do_to_broker(
-        self,
-        step: steps.Kill | steps.PowerOff | steps.Stop | steps.Restart | steps.Pause | steps.Resume,
-        number: int,
-    ) -> None:
-        if not isinstance(step.broker, str):
+    def _check_broker(self, step: steps.Step, number: int) -> None:
+        """A role, whose broker is there for what is done; afterwards it is brought back."""
+        role = getattr(step, "broker", None)
+        if not isinstance(role, str):
             raise MissedError(f"step {number}: it needs a role")
-        broker = self._who.roles[step.broker]
+        broker = self._who.roles[role]
         is_up = self._stage.is_reachable(broker)
         if is_up == isinstance(step, steps.Restart | steps.Resume):
             state = "there already" if is_up else "down already"
-            names = self._stage.names
-            raise MissedError(f"step {number}: {step.broker}, {names[broker]}, is {state}")
+            raise MissedError(f"step {number}: {role}, {self._stage.names[broker]}, is {state}")
         self._undo.append(partial(bring_back, self._stage, self._faults, broker))
-        match step:
-            case steps.Kill():
-                await self._faults.kill(broker, step.in_flight)
-            case steps.PowerOff():
-                await self._faults.power_off(broker, {})
-            case steps.Stop():
-                await self._faults.stop(broker)
-            case steps.Pause():
-                await self._faults.pause(broker)
-            case steps.Restart():
-                await self._faults.restart(broker)
-            case steps.Resume():
-                await self._faults.resume(broker)
-            case _:
-                assert_never(step)
 
-    async def _elect_preferred(self, number: int) -> None:
-        try:
-            await self._elect([self._episode.partition])
-        except RefusedChangeError as refused:
-            raise MissedError(f"step {number}: {refused}") from None
-
-    async def _install(self, step: steps.Hold | steps.Drop, action: str, delay_ms: int) -> None:
-        rule = Rule.from_dict(
-            {
-                "id": f"{self._name}, {step.name}",
-                "action": action,
-                "message": step.message,
-                "api": step.api,
-                "source": self._who.roles[step.source],
-                "destination": self._who.roles[step.destination],
-                "topic": self._stage.spec.topic.name,
-                "partition": self._episode.partition,
-                "where": step.where,
-                "times": step.times,
-                "delay_ms": delay_ms,
-            }
-        )
-        await self._faults.install(rule)
-        self._rules[step.name] = rule
-
-    def _end(self, name: str | None) -> Endpoint | None:
-        if name is None or name in (CLIENT, COORDINATION):
-            return name
-        return self._who.roles[name]
+    def _end(self, name: str) -> Endpoint:
+        return self._who.roles.get(name, name)
 
     # --- afterwards ------------------------------------------------------------------------------
 
@@ -270,7 +229,7 @@ class _Aimed:
             for entry in (await self._stage.gate.state())["rules"]
         }
         idle = None
-        for rule in self._rules.values():
+        for rule in self._target.rules.values():
             if taken.get(rule.id) == 0:
                 idle = idle or f"the rule {rule.id!r} took no message"
             if rule.id in taken or self._stage.gate.held_by(rule.id):

@@ -11,7 +11,7 @@ they let go. Both end together, and the gate resets the connections that had bee
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -47,45 +47,28 @@ class Faults:
 
     # --- deaths and returns ----------------------------------------------------------------------
 
-    async def kill(self, broker: int, in_flight: InFlight) -> None:
+    async def kill(self, in_flight: InFlight, *brokers: int) -> None:
         begun_ns = self._stage.recorder.now_ns()
         in_flight = self._fate(in_flight)
-        await self._die(broker, in_flight)
-        self._note("kill", begun_ns, broker=self._name(broker), in_flight=in_flight)
-
-    async def power_off(self, broker: int, keep: Mapping[int, int]) -> None:
-        """`keep`: partition → offset before which all happened to reach the disk."""
-        begun_ns = self._stage.recorder.now_ns()
-        await self._die(broker, "discarded")
-        lost = await self._stage.cluster.lose_page_cache(broker, keep)
-        self._note(
-            "power_off",
-            begun_ns,
-            broker=self._name(broker),
-            lost={str(partition): count for partition, count in lost.items()},
-        )
-
-    async def kill_together(self, brokers: tuple[int, ...], in_flight: InFlight) -> None:
-        begun_ns = self._stage.recorder.now_ns()
-        in_flight = self._fate(in_flight)
-        await self._die_together(brokers, in_flight)
+        await self._die(brokers, in_flight)
         for broker in brokers:
             self._note("kill", begun_ns, broker=self._name(broker), in_flight=in_flight)
 
-    async def power_off_together(self, brokers: tuple[int, ...], keep: Mapping[int, int]) -> None:
+    async def power_off(self, keep: Mapping[int, int], *brokers: int) -> None:
+        """`keep`: partition → offset before which all happened to reach the disk of each."""
         begun_ns = self._stage.recorder.now_ns()
-        await self._die_together(brokers, "discarded")
+        await self._die(brokers, "discarded")
         for broker in brokers:
             lost = await self._stage.cluster.lose_page_cache(broker, keep)
             fields = {str(partition): count for partition, count in lost.items()}
             self._note("power_off", begun_ns, broker=self._name(broker), lost=fields)
 
-    async def _die_together(self, brokers: tuple[int, ...], in_flight: InFlight) -> None:
+    async def _die(self, brokers: Sequence[int], in_flight: InFlight) -> None:
         """None of them can do anything any more when the first is killed."""
         stage = self._stage
         for broker in brokers:
             await stage.gate.sever(broker)
-            stage.sever(broker)
+            stage.sever(broker)  # all that the gate reported before has been received
         for broker in brokers:
             await stage.cluster.kill(broker)
             stage.paused.discard(broker)
@@ -93,15 +76,6 @@ class Faults:
             await stage.gate.bury(broker, in_flight)
         for broker in brokers:
             await stage.cluster.forget_session(broker)
-
-    async def _die(self, broker: int, in_flight: InFlight) -> None:
-        stage = self._stage
-        await stage.gate.sever(broker)
-        stage.sever(broker)  # all that the gate reported before has been received
-        await stage.cluster.kill(broker)
-        stage.paused.discard(broker)
-        await stage.gate.bury(broker, in_flight)
-        await stage.cluster.forget_session(broker)
 
     async def stop(self, broker: int) -> None:
         begun_ns = self._stage.recorder.now_ns()

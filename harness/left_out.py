@@ -14,7 +14,6 @@ from typing import Final
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.errors import UsageError
-from neaptide.harness.explain import in_words
 from neaptide.nemesis.scenario import Scenario, ScenarioError, scenario_of
 from neaptide.nemesis.search.play import is_simulated
 from neaptide.nemesis.search.without import Weighed, weigh
@@ -69,7 +68,7 @@ def _steps(scenario: Scenario, weighed: Weighed) -> list[StepLeftOut]:
     return [
         StepLeftOut(
             number,
-            in_words(scheduled.step),
+            scheduled.step.words(),
             scheduled.until.text if scheduled.until is not None else "",
             plays.outcomes,
             plays.in_vain,

@@ -13,7 +13,7 @@ from typing import Final
 
 from neaptide.clusters.cluster import PartitionView
 from neaptide.clusters.errors import HostError, UsageError
-from neaptide.harness.aimed import MissedError, bring_back
+from neaptide.harness.aimed import bring_back
 from neaptide.harness.faults import Faults
 from neaptide.harness.stage import Stage
 from neaptide.nemesis.drawn.machines import (
@@ -24,6 +24,7 @@ from neaptide.nemesis.drawn.machines import (
     Move,
 )
 from neaptide.nemesis.drawn.targets import Target
+from neaptide.nemesis.player import MissedError
 
 Undo = Callable[[], Awaitable[str | None]]  # why it missed, where only the end shows it
 Resolve = Callable[[Target], tuple[int, ...]]
@@ -112,7 +113,7 @@ class MachineNemesis:
         fails, stage = fault.fault.error is not None, self._stage
         met = await self._faults.end_injections(broker, watched=not fails)
         if fails and (met or not stage.cluster.is_up(broker)):
-            await self._faults.kill(broker, "discarded")  # also of one that has ended: its session
+            await self._faults.kill("discarded", broker)  # also of one that has ended: its session
             await self._faults.restart(broker)
         elif fails:
             stage.severed.discard(broker)
@@ -129,7 +130,7 @@ class MachineNemesis:
         return []
 
     async def _kill_and_damage(self, broker: int, fault: DamageFault) -> None:
-        await self._faults.kill(broker, "discarded")
+        await self._faults.kill("discarded", broker)
         try:
             await self._stage.until(
                 lambda: self._can_do_without(broker, fault.partition),

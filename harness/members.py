@@ -27,11 +27,11 @@ from neaptide.clusters.kafka.members import (
     move_controller,
 )
 from neaptide.clusters.kafka.versions import Mode, parse_release
-from neaptide.harness.aimed import MissedError
 from neaptide.harness.faults import Faults
 from neaptide.harness.stage import Stage
 from neaptide.harness.systems import generation_of
 from neaptide.nemesis.drawn.members import MembersFault, without
+from neaptide.nemesis.player import MissedError
 
 Undo = Callable[[], Awaitable[str | None]]  # why it did not come about, if it did not
 _DONE_WITHIN_S: Final = 30.0

@@ -6,23 +6,19 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import Any
 
 from neaptide.clusters.cluster import ClusterSpec, TopicSpec
 from neaptide.clusters.errors import UsageError
-from neaptide.clusters.hosts.io_faults import IoFault
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.clusters.kafka.kraft_properties import chosen_features
-from neaptide.clusters.kafka.members import RefusedChangeError
 from neaptide.clusters.own.model import Managed
 from neaptide.harness.account import Account
-from neaptide.harness.ending import end, heal_all
-from neaptide.harness.explain import in_words
+from neaptide.harness.ending import end
 from neaptide.harness.faults import Faults
 from neaptide.harness.guard import guarded
 from neaptide.harness.members import MembersNemesis
 from neaptide.harness.needs import check_need
-from neaptide.harness.observed import StageObserved
 from neaptide.harness.predictions import (
     confirmed_sights,
     round_disagreements,
@@ -32,11 +28,11 @@ from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.simulation.play import play_simulated
 from neaptide.harness.stage import Stage
 from neaptide.harness.systems import System, check_system_on, check_voters, check_zookeeper
+from neaptide.harness.target import LiveTarget
 from neaptide.nemesis import steps
-from neaptide.nemesis.drawn.faults import Means
-from neaptide.nemesis.gate.model import CLIENT, COORDINATION, Action, Endpoint, Purpose, Rule
+from neaptide.nemesis.gate.model import Purpose
+from neaptide.nemesis.player import MissedError, Result, play_steps
 from neaptide.nemesis.scenario import (
-    DEFAULT_WITHIN_S,
     Scenario,
     ScheduledStep,
     Topic,
@@ -48,18 +44,6 @@ from neaptide.nemesis.search.play import is_simulated
 from neaptide.results.run import Aim
 
 Progress = Callable[[str], None]
-_REST_WITHIN_S: Final = 60.0
-_ACTIONS: Final[Mapping[type, Action]] = {
-    steps.Hold: "hold",
-    steps.Drop: "drop",
-    steps.Delay: "delay",
-    steps.Answer: "answer",
-}
-_NEEDS: Final[Mapping[type, Means]] = {
-    steps.AddToxic: "toxics",
-    steps.SetClock: "clocks",
-    steps.Inject: "calls",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +53,6 @@ class Played:
     run: Path
     disagreements: tuple[str, ...]
     confirmed: tuple[str, ...] = ()  # those that did
-
-
-class _MissedError(Exception):
-    """A step missed its aim: the run proves nothing."""
 
 
 async def play(
@@ -120,10 +100,18 @@ async def play(
     async def work(directory: Path, account: Account) -> Finished:
         if place.name == "simulation":
             return await play_simulated(scenario, str(system), directory, account)
-        player = _Player(scenario, system, directory, progress, place, account, seed)
-        done = await player.play()
-        seen = (*player.disagreements, *round_disagreements(scenario, directory))
-        return replace(done, disagreements=seen, confirmed=player.confirmed)
+        reads, toxics = _links_read(scenario), _has_toxics(scenario)
+        spec = cluster_spec(scenario)
+        async with Stage(directory, system, spec, place, account, reads, toxics) as stage:
+            stage.names = {number: name for name, number in scenario.brokers.items()}
+            await stage.start_clients(scenario.producer)
+            await stage.watch_rounds()
+            faults = Faults(stage)
+            members = MembersNemesis(stage, faults)
+            target = LiveTarget(stage, faults, members, scenario.brokers, seed=seed)
+            return await guarded(
+                _play_on(target, scenario, progress), stage.run, stage.find_incident
+            )
 
     directory, closed = await record(run, system, work)
     return Played(directory, closed.disagreements, closed.confirmed)
@@ -184,10 +172,9 @@ def _check_machines(scenario: Scenario, place: Place) -> None:
     place cannot change."""
     if place.name == "simulation":
         return
-    done = {type(scheduled.step) for scheduled in scenario.steps}
-    for kind, what in _NEEDS.items():
-        if kind in done:
-            check_need(what, scenario.name, place)
+    for scheduled in scenario.steps:
+        if scheduled.step.needs is not None:
+            check_need(scheduled.step.needs, scenario.name, place)
 
 
 def _clients(scenario: Scenario) -> dict[str, Any] | None:
@@ -239,448 +226,29 @@ def _topic_spec(topic: Topic, ids: Mapping[str, int]) -> TopicSpec:
     )
 
 
-class _Player:
-    def __init__(
-        self,
-        scenario: Scenario,
-        system: System,
-        directory: Path,
-        progress: Progress,
-        place: Place,
-        account: Account,
-        seed: int,
-    ) -> None:
-        self._scenario = scenario
-        self._seed = seed
-        self._ids = scenario.brokers
-        self._names = {number: name for name, number in scenario.brokers.items()}
-        self._progress = progress
-        self._stage = Stage(
-            directory,
-            system,
-            cluster_spec(scenario),
-            place,
-            account,
-            _links_read(scenario),
-            _has_toxics(scenario),
-        )
-        self._stage.names = self._names
-        self._faults = Faults(self._stage)
-        self._members = MembersNemesis(self._stage, self._faults)
-        self._rules: list[str] = []
-        self._holds: list[str] = []
-        self._hitting: list[str] = []  # rules that do something to messages once and for all
-        self._loading = False
-        self._within_s = DEFAULT_WITHIN_S  # of the step that is played
-        self.disagreements: tuple[str, ...] = ()
-        self.confirmed: tuple[str, ...] = ()
+async def _play_on(target: LiveTarget, scenario: Scenario, progress: Progress) -> Finished:
+    stage = target.stage
+    confirmed: tuple[str, ...] = ()
 
-    async def play(self) -> Finished:
-        async with self._stage as stage:
-            await stage.start_clients(self._scenario.producer)
-            await stage.watch_rounds()
-            return await guarded(self._play_all(), stage.run, stage.find_incident)
+    def look() -> tuple[str, ...]:
+        nonlocal confirmed
+        confirmed = confirmed_sights(scenario, stage.system.like, target.observed)
+        return unseen_sights(scenario, stage.system.like, target.observed)
 
-    async def _play_all(self) -> Finished:
-        aim = await self._play_steps()
-        self._progress("healing, final reads, replica logs")
-        await heal_all(self._stage, self._faults, tuple(self._rules))
-        await self._members.restore()
-        return Finished(aim, await end(self._stage))
+    def begins(number: int, scheduled: ScheduledStep) -> None:
+        progress(f"step {number} of {len(scenario.steps)}: {describe(scheduled)}")
 
-    async def _play_steps(self) -> Aim:
-        try:
-            await self._rest()
-            for number, scheduled in enumerate(self._scenario.steps, start=1):
-                self._progress(
-                    f"step {number} of {len(self._scenario.steps)}: {describe(scheduled)}"
-                )
-                await self._play_step(number, scheduled)
-        except _MissedError as missed:
-            await self._stop_load()
-            return Aim(False, str(missed))
-        await self._stop_load()
-        system = self._stage.system.like
-        observed = StageObserved(self._stage)
-        self.disagreements += unseen_sights(self._scenario, system, observed)
-        self.confirmed = confirmed_sights(self._scenario, system, observed)
-        problems = [*self._stage.problems, *self._idle_rules()]
-        problems += [f"no connection had the toxic {name!r}" for name in self._faults.idle_toxics()]
-        return Aim(not problems, "; ".join(problems))
-
-    def _idle_rules(self) -> list[str]:
-        """Rules that have matched no message so far."""
-        stage = self._stage
-        held = [rule for rule in self._holds if rule not in stage.holds.ever_held]
-        hit = [rule for rule in self._hitting if not stage.hits[rule]]
-        return [
-            *(f"the rule {rule!r} never held anything" for rule in held),
-            *(f"the rule {rule!r} never hit anything" for rule in hit),
-        ]
-
-    async def _rest(self) -> None:
-        """A leader in the coordination service is not yet one that is followed: a follower that is
-        cut off before it knows the leader follows nobody, and no zombie comes of it."""
-        observed = StageObserved(self._stage)
-        what = "every follower fetches from its leader"
-        try:
-            await self._stage.until(
-                lambda: observed.level() and observed.commits_level(), _REST_WITHIN_S, what
-            )
-        except TimeoutError as error:
-            raise _MissedError(f"before the first step: {error}") from None
-
-    async def _play_step(self, number: int, scheduled: ScheduledStep) -> None:
-        step = scheduled.step
-        where = f"step {number} (line {scheduled.line})"
-        self._within_s = scheduled.within_s
-        if not isinstance(step, steps.Measure):
-            await self._do(step, where)
-        if scheduled.until is not None:
-            await self._wait(scheduled, where)
-        if isinstance(step, steps.Measure):
-            self._measure(step, where)
-
-    async def _wait(self, scheduled: ScheduledStep, where: str) -> None:
-        assert scheduled.until is not None
-        observed = StageObserved(self._stage)
-        condition = scheduled.until.begun(observed)
-        try:
-            await self._stage.until(
-                lambda: condition.holds(observed), scheduled.within_s, condition.text
-            )
-        except TimeoutError as error:
-            why = "; ".join([str(error), condition.unmet(observed), *self._idle_rules()])
-            raise _MissedError(f"{where}: {why}") from None
-
-    # --- verbs -----------------------------------------------------------------------------------
-
-    async def _do(self, step: steps.Step, where: str) -> None:
-        if isinstance(step, steps.ToClient):
-            await self._drive(step, where)
-            return
-        match step:
-            case steps.Produce() | steps.Consume() | steps.Load() | steps.StopLoad():
-                await self._do_by_clients(step)
-            case steps.Await() | steps.Measure():
-                return
-            case _ if isinstance(step, steps.OfMachine):
-                await self._do_to_machine(step, where)
-            case steps.Deliver() | steps.Release() | steps.Discard():
-                await self._end_rule(step, where)
-            case steps.Hold() | steps.Drop() | steps.Delay() | steps.Answer() | steps.Cap():
-                await self._install(step)
-            case _ if isinstance(step, steps.OfLinks):
-                await self._do_to_links(step, where)
-            case steps.RemoveVoter():
-                await self._faults.remove_voter(self._node(step.broker, where))
-            case steps.AddVoter():
-                await self._faults.add_voter(self._node(step.broker, where))
-            case steps.Reassign() | steps.Elect() | steps.MoveController():
-                await self._operate(step, where)
-            case steps.KillTogether() | steps.PowerOffTogether():
-                await self._do_to_several(step, where)
-            case _:
-                await self._do_to_broker(step, where)
-
-    async def _do_to_links(self, step: steps.OfLinks, where: str) -> None:
-        match step:
-            case steps.Cut():
-                source, destination = self._end(step.source), self._end(step.destination)
-                await self._faults.cut(source, destination, step.purpose, both=step.both)
-            case steps.Slow():
-                source, destination = self._end(step.source), self._end(step.destination)
-                await self._faults.slow(source, destination, step.purpose, step.delay_ms)
-            case steps.AddToxic():
-                broker = self._ids[step.broker]
-                await self._faults.add_toxic(step.name, broker, step.purpose, step.toxic)
-            case steps.EndToxic():
-                if not await self._faults.end_toxic(step.name):
-                    raise _MissedError(f"{where}: no connection had the toxic {step.name}")
-            case steps.Heal():
-                await self._faults.heal(self._end(step.source), self._end(step.destination))
-            case _:
-                assert_never(step)
-
-    async def _operate(self, step: steps.OfOperators, where: str) -> None:
-        """What operators ask of a cluster. Who refuses it, or is not there, makes a miss."""
-        begun_ns = self._stage.recorder.now_ns()
-        try:
-            match step:
-                case steps.Reassign():
-                    said: dict[str, Any] = {"reassign": {"replicas": list(step.replicas)}}
-                    await self._members.reassign(step.partition, self._all(step.replicas))
-                case steps.Elect():
-                    said = {"elect": {"election": step.election}}
-                    is_unclean = step.election == "unclean"
-                    await self._members.elect((step.partition,), unclean=is_unclean)
-                case steps.MoveController():
-                    said = {"move_controller": {}}
-                    await self._members.delete_controller()
-                case _:
-                    assert_never(step)
-        except RefusedChangeError as refused:
-            raise _MissedError(f"{where}: {refused}") from None
-        if not isinstance(step, steps.MoveController):
-            [fields] = said.values()
-            fields["partition"] = step.partition
-        self._stage.note_nemesis(said, begun_ns)
-
-    def _all(self, names: tuple[str, ...]) -> tuple[int, ...]:
-        return tuple(self._ids[name] for name in names)
-
-    async def _end_rule(
-        self, step: steps.Deliver | steps.Release | steps.Discard, where: str
-    ) -> None:
-        if isinstance(step, steps.Discard):
-            await self._faults.discard(step.rule)
-            return
-        is_late = isinstance(step, steps.Deliver)
-        if is_late and not StageObserved(self._stage).sender_gone(step.rule):
-            raise _MissedError(f"{where}: the sender of what {step.rule} holds has not gone")
-        await self._faults.release(step.rule)
-
-    async def _do_to_several(
-        self, step: steps.KillTogether | steps.PowerOffTogether, where: str
-    ) -> None:
-        brokers = self._all(step.brokers)
-        if isinstance(step, steps.KillTogether):
-            await self._faults.kill_together(brokers, step.in_flight)
-        else:
-            await self._faults.power_off_together(brokers, self._kept(step.survives, where))
-
-    async def _do_to_broker(
-        self,
-        step: steps.Kill | steps.PowerOff | steps.Stop | steps.Restart | steps.Pause | steps.Resume,
-        where: str,
-    ) -> None:
-        broker = self._node(step.broker, where)
-        match step:
-            case steps.Kill():
-                await self._faults.kill(broker, step.in_flight)
-            case steps.PowerOff():
-                await self._faults.power_off(broker, self._kept(step.survives, where))
-            case steps.Stop():
-                await self._faults.stop(broker)
-            case steps.Restart():
-                await self._faults.restart(broker)
-            case steps.Pause():
-                await self._faults.pause(broker)
-            case steps.Resume():
-                await self._faults.resume(broker)
-            case _:
-                assert_never(step)
-
-    async def _do_to_machine(self, step: steps.OfMachine, where: str) -> None:
-        """Changes the clock or the disk of a broker."""
-        faults, broker = self._faults, self._ids[step.broker]
-        match step:
-            case steps.SetClock():
-                await faults.set_clock(broker, step.ahead_ms)
-            case steps.Damage():
-                await faults.damage(broker, step.kind, step.file, step.partition, self._seed)
-            case steps.KeepSnapshot():
-                await faults.keep_snapshot(broker)
-            case steps.PutBack():
-                await faults.put_back(broker)
-            case steps.Inject():
-                fault = IoFault(step.call, step.error, step.delay_ms, step.nth)
-                await faults.inject(broker, fault, step.file, step.partition)
-            case steps.EndInjections():
-                if not await faults.end_injections(broker):
-                    raise _MissedError(f"{where}: no call of {step.broker} was met")
-            case _:
-                assert_never(step)
-
-    async def _drive(self, step: steps.ToClient, where: str) -> None:
-        """Sends the step to its client, and waits until the client has done it."""
-        common: dict[str, Any] = {"deadline_s": self._within_s}
-        if isinstance(step, steps.OpenClient):
-            problem = await self._stage.clients.do(
-                "open",
-                name=step.name,
-                kind=step.kind,
-                topic=self._scenario.topic.name,
-                group=step.group,
-                transactional_id=step.transactional_id,
-                settings=dict(step.settings),
-                **common,
-            )
-            name = step.name
-        else:
-            verb, arguments = _driven(step)
-            name = step.client
-            if isinstance(step, steps.Die):
-                self._stage.gone.add(CLIENT)
-                self._stage.note_nemesis({"die": {"client": name}}, self._stage.recorder.now_ns())
-            problem = await self._stage.clients.do(
-                "drive", client=name, act=verb, arguments=arguments, **common
-            )
-        if problem:
-            raise _MissedError(f"{where}: of {name}: {problem}")
-
-    async def _do_by_clients(
-        self, step: steps.Produce | steps.Consume | steps.Load | steps.StopLoad
-    ) -> None:
-        match step:
-            case steps.Produce():
-                await self._produce(step)
-            case steps.Consume():
-                await self._consume(step)
-            case steps.Load():
-                await self._load(step)
-            case steps.StopLoad():
-                await self._stop_load()
-            case _:
-                assert_never(step)
-
-    async def _load(self, step: steps.Load) -> None:
-        if self._loading:
-            await self._stop_load()
-        self._loading = True
-        await self._stage.clients.do(
-            "load",
-            topic=self._scenario.topic.name,
-            partitions=len(self._scenario.topic.assignment),
-            acks=step.acks,
-            rate=step.rate,
-            senders=1,
-        )
-
-    async def _stop_load(self) -> None:
-        if self._loading:
-            self._loading = False
-            await self._stage.stop_load()
-
-    def _node(self, node: steps.Node, where: str) -> int:
-        """The node that the step names, at this moment."""
-        match node:
-            case str():
-                return self._ids[node]
-            case steps.NamedController():
-                return self._stage.named[node.name]
-            case steps.ActiveController():
-                active = self._stage.observer.controller
-                if active is None:
-                    raise _MissedError(f"{where}: there is no active controller")
-                if node.name is not None:
-                    self._stage.named[node.name] = active
-                return active
-            case _:
-                assert_never(node)
-
-    async def _consume(self, step: steps.Consume) -> None:
-        if step.group is not None:
-            result = await self._stage.clients.do(
-                "consume_as",
-                group=step.group,
-                topic=self._scenario.topic.name,
-                partition=step.partition,
-                deadline_s=self._within_s,
-            )
-            if result["problem"]:
-                raise _MissedError(result["problem"])
-            return
-        await self._stage.clients.do(
-            "consume",
-            topic=self._scenario.topic.name,
-            partition=step.partition,
-            phase="main",
-            end=None,
-            deadline_s=self._within_s,
-        )
-
-    async def _produce(self, step: steps.Produce) -> None:
-        await self._stage.clients.do(
-            "produce",
-            topic=self._scenario.topic.name,
-            partition=step.partition,
-            acks=step.acks,
-            values=list(step.values),
-            to=None if step.to is None else self._client_address(step.to),
-        )
-
-    def _client_address(self, broker: str) -> str:
-        return self._stage.client_address(self._ids[broker])
-
-    async def _install(self, step: steps.MessageRule | steps.Cap) -> None:
-        self._rules.append(step.name)
-        (self._holds if isinstance(step, steps.Hold) else self._hitting).append(step.name)
-        rule = self._cap(step) if isinstance(step, steps.Cap) else self._message_rule(step)
-        await self._faults.install(rule)
-
-    def _cap(self, step: steps.Cap) -> Rule:
-        return Rule(
-            id=step.name,
-            action="cap",
-            message="response",
-            api="api_versions",
-            source=self._ids[step.source],
-            times=step.times,
-            purpose="client",
-            capped_api=step.api,
-            capped_version=step.version,
-        )
-
-    def _message_rule(self, step: steps.MessageRule) -> Rule:
-        rule = Rule(
-            id=step.name,
-            action=_ACTIONS[type(step)],
-            message=step.message,
-            api=step.api,
-            source=self._speaker(step.source),
-            destination=self._speaker(step.destination),
-            topic=self._topic_of(step),
-            where=step.where,
-            times=step.times,
-            delay_ms=step.delay_ms if isinstance(step, steps.Delay) else 0,
-            purpose=step.purpose,
-            error=step.error if isinstance(step, steps.Answer) else "",
-        )
-        return rule
-
-    def _speaker(self, name: str) -> Endpoint | None:
-        """Whichever controller is meant: a link to one is a link to any of them."""
-        return None if name == "controller" else self._end(name)
-
-    def _topic_of(self, step: steps.MessageRule) -> str | None:
-        """A condition is about one topic; where there is one only, it need not be named."""
-        if not step.where or self._scenario.offsets is None or step.purpose != "replication":
-            return None
-        return step.topic or self._scenario.topic.name
-
-    def _end(self, name: str | None) -> Endpoint | None:
-        if name is None or name in (CLIENT, COORDINATION):
-            return name
-        return self._ids[name]
-
-    def _kept(self, survives: str | None, where: str) -> dict[int, int]:
-        """Up to where the disk kept the log, from where the surviving record was acknowledged."""
-        if survives is None:
-            return {}
-        offset = self._stage.sends.acked.get(survives)
-        if offset is None:
-            raise _MissedError(f"{where}: {survives} was not acknowledged: its offset is not known")
-        return {0: offset + 1}
-
-    def _measure(self, step: steps.Measure, where: str) -> None:
-        """From the last fetch of the broker, as the gate saw it, to now."""
-        since_ns = self._stage.last_fetch_ns.get(self._ids[step.since_last_fetch_of])
-        unit = self._scenario.settings.get(step.unit, "")
-        if since_ns is None or not unit.isdigit():
-            raise _MissedError(f"{where}: nothing to measure from")
-        now_ns = self._stage.recorder.now_ns()
-        elapsed_ms = (now_ns - since_ns) / 1e6
-        times = elapsed_ms / int(unit)
-        value = {"elapsed_ms": round(elapsed_ms, 1), "unit": step.unit, "times": round(times, 3)}
-        predicted = {"above": step.above, "at_most": step.at_most}
-        self._stage.note_nemesis({"measured": {**value, **predicted}}, now_ns)
-        most = step.at_most + step.slack_ms / int(unit)
-        if not step.above < times <= most:
-            self.disagreements += (
-                f"{where}: {times:.2f} × {step.unit}, predicted more than {step.above:g} and at"
-                f" most {step.at_most:g}",
-            )
+    try:
+        await target.rest()
+    except MissedError as missed:
+        result = Result(str(missed))
+    else:
+        result = await play_steps(scenario, target, look, begins)
+    progress("healing, final reads, replica logs")
+    await target.undo_all()
+    aim = Aim(not result.missed, result.missed)
+    disagreements = (*result.disagreements, *round_disagreements(scenario, stage.run))
+    return Finished(aim, await end(stage), disagreements, confirmed=confirmed)
 
 
 def _has_toxics(scenario: Scenario) -> bool:
@@ -696,27 +264,7 @@ def _links_read(scenario: Scenario) -> frozenset[Purpose]:
     return frozenset(others | ({"client"} if caps else set()))
 
 
-def _driven(step: steps.ToClient) -> tuple[str, dict[str, Any]]:
-    """The verb of workloads.scripted that a step is, and what it says."""
-    match step:
-        case steps.Begin():
-            return "begin", {}
-        case steps.Send():
-            said = {"records": list(step.records), "partition": step.partition}
-            return "send", {**said, "waits": step.waits}
-        case steps.EndTransaction():
-            return "end", {"commits": step.commits}
-        case steps.Assign():
-            return "assign", {"partition": step.partition}
-        case steps.Poll():
-            return "poll", {"records": step.records}
-        case steps.CommitOffsets():
-            return "commit", {"waits": step.waits, "offset": step.offset}
-        case _:
-            return type(step).__name__.lower(), {}
-
-
 def describe(scheduled: ScheduledStep) -> str:
     """A step in a few words."""
     until = f", until {scheduled.until.text}" if scheduled.until else ""
-    return in_words(scheduled.step) + until
+    return scheduled.step.words() + until

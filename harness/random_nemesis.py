@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol, assert_never
 
-from neaptide.harness.aimed import MissedError, bring_back, play_episode
+from neaptide.harness.aimed import bring_back, play_episode
 from neaptide.harness.faults import Faults
 from neaptide.harness.machine_nemesis import MachineNemesis, Undo
 from neaptide.harness.members import MembersNemesis
@@ -33,6 +33,7 @@ from neaptide.nemesis.drawn.members import MembersFault
 from neaptide.nemesis.drawn.schedule import Phase, Schedule, TimedFault
 from neaptide.nemesis.drawn.targets import Seen, Target, resolve
 from neaptide.nemesis.drawn.toxics import SlowFault
+from neaptide.nemesis.player import MissedError
 from neaptide.results.run import MissedFault
 from neaptide.workloads.raw_connection import CoordinatorKind, find_coordinator
 
@@ -188,7 +189,7 @@ class RandomNemesis:
 
     async def _start_anew(self, broker: int) -> None:
         self._machines.was_restarted(broker)
-        await self._faults.kill(broker, "discarded")
+        await self._faults.kill("discarded", broker)
         await self._faults.restart(broker)
 
     def _may_wait_for_its_clock(self, broker: int) -> bool:
@@ -237,7 +238,7 @@ class RandomNemesis:
             self.aimed += 1
             name = f"phase {number}"
             why = await play_episode(
-                self._stage, self._faults, fault, name, self.stopping, self._members.elect
+                self._stage, self._faults, self._members, fault, name, self.stopping
             )
             undo: list[Undo] = []
         else:
@@ -268,7 +269,7 @@ class RandomNemesis:
         await self._look_for_coordinator(fault)
         match fault:
             case KillFault():
-                kill = partial(self._faults.kill, in_flight=fault.in_flight)
+                kill = partial(self._faults.kill, fault.in_flight)
                 return await self._do_to_each(fault.target, kill)
             case DownFault():
                 if fault.kind == "power-off":
@@ -310,7 +311,7 @@ class RandomNemesis:
         return {
             "pause": self._faults.pause,
             "restart": self._faults.stop,
-            "power-off": lambda broker: self._faults.power_off(broker, {}),
+            "power-off": lambda broker: self._faults.power_off({}, broker),
         }
 
     def _check_flushed(self, fault: DownFault) -> None:

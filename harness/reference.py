@@ -8,6 +8,7 @@ something, and why it is so, is on other pages.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -30,7 +31,7 @@ from neaptide.nemesis.conditions import FUNCTIONS, WORDS, written
 from neaptide.nemesis.drawn.faults import FAULTS, FaultKind
 from neaptide.nemesis.gate import where
 from neaptide.nemesis.gate.apis import APIS, CONTROLLER_NAMES
-from neaptide.nemesis.step_texts import GROUPS, KEYS, STEPS, Key, asked_keys
+from neaptide.nemesis.steps import FAMILIES, VERBS, schema_of
 from neaptide.results.outcomes import ANOMALOUS, WORST_FIRST
 from neaptide.results.schema import EXPLAINED, Column
 from neaptide.workloads import catalog
@@ -129,10 +130,10 @@ def steps() -> str:
         " `until` is true: a [condition](conditions.md). A step may also have `within` (seconds to"
         " wait, 20 if not set) and `why` (a text for readers).\n",
     ]
-    for group, verbs in GROUPS.items():
+    for group, declared in FAMILIES.items():
         parts.append(f"## {group}\n")
-        for verb in verbs:
-            parts += _step(verb)
+        for one in declared:
+            parts += _step(one.verb)
         if group == "Messages":
             parts += _messages()
         if group == "Links":
@@ -141,42 +142,43 @@ def steps() -> str:
 
 
 def _step(verb: str) -> list[str]:
-    text, keys = STEPS[verb], asked_keys(verb)
-    shown = "\n\n".join(f"[[step]]\n{verb} = {example}" for example in text.examples)
-    parts = [f"### {verb}\n", f"{text.does}\n", f"```toml\n{shown}\n```\n"]
-    if keys:
-        rows = [
-            (f"`{name}`", _kind(key), _unset(name, key), text.keys.get(name, KEYS.get(name, "")))
-            for name, key in keys.items()
-        ]
-        parts.append(table(("key", "value", "default", "meaning"), rows))
-    return parts
+    schema = schema_of(verb)
+    shown = "\n\n".join(f"[[step]]\n{verb} = {example}" for example in VERBS[verb].examples)
+    parts = [f"### {verb}\n", f"{schema['description']}\n", f"```toml\n{shown}\n```\n"]
+    rows = [
+        (
+            f"`{name}`",
+            _kind(key),
+            "required" if name in schema["required"] else _unset(key),
+            key["description"],
+        )
+        for name, key in schema["properties"].items()
+    ]
+    return [*parts, table(("key", "value", "default", "meaning"), rows)] if rows else parts
 
 
-_KINDS: Final[Mapping[type, str]] = {
-    str: "text",
-    int: "whole number",
-    float: "number",
-    bool: "true or false",
-    list: "list",
-    dict: "table",
+_KINDS: Final[Mapping[str, str]] = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "array": "list",
+    "object": "table",
 }
 
 
-def _kind(key: Key) -> str:
-    if not key.choices or len(key.choices) > _CHOICES_MAX:
-        return _KINDS[key.kind]
-    return ", ".join(f'`"{choice}"`' for choice in key.choices)
+def _kind(key: Mapping[str, Any]) -> str:
+    choices = key.get("enum", ())
+    if not choices or len(choices) > _CHOICES_MAX:
+        return _KINDS[key["type"]]
+    return ", ".join(f'`"{choice}"`' for choice in choices)
 
 
-def _unset(name: str, key: Key) -> str:
-    if key.required:
-        return "required"
-    if key.default in (None, "", [], {}) or name in ("rule", "name"):
+def _unset(key: Mapping[str, Any]) -> str:
+    default = key.get("default")
+    if default in (None, "", [], {}):
         return ""
-    if isinstance(key.default, bool):
-        return f"`{str(key.default).lower()}`"
-    return f'`"{key.default}"`' if isinstance(key.default, str) else f"`{key.default}`"
+    return f"`{json.dumps(default)}`"
 
 
 def _messages() -> list[str]:

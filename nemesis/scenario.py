@@ -7,26 +7,31 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.nearest import did_you_mean
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.clusters.settings import problem_of
+from neaptide.nemesis.complaints import complaint
 from neaptide.nemesis.conditions import Condition, ConditionError, parse_condition
-from neaptide.nemesis.fields import Fields, ScenarioError
 from neaptide.nemesis.steps import (
-    Await,
     Load,
     Measure,
+    Names,
     Produce,
+    ScenarioError,
     Send,
     Step,
 )
-from neaptide.nemesis.verbs import VERBS, Names
+from neaptide.nemesis.steps.document import read_document
+from neaptide.nemesis.steps.language import RESERVED, as_text, broker_of
 from neaptide.results.outcomes import PREDICTED
 
 __all__ = [
@@ -47,15 +52,10 @@ __all__ = [
 
 DEFAULT_WITHIN_S: Final = 20.0
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
-SUBJECTS: Final = (
-    "replication",
-    "durability",
-    "epochs",
-    "producers",
-    "groups",
-    "transactions",
-    "operations",
-)
+Subject = Literal[
+    "replication", "durability", "epochs", "producers", "groups", "transactions", "operations"
+]
+SUBJECTS: Final = get_args(Subject)
 _KINDS: Final = ("neaptide", "kafka")
 _VERSION: Final = r"\d+(\.\d+)*"
 # Of nothing, and of a star: any version.
@@ -167,6 +167,67 @@ def with_brokers(scenario: Scenario, ids: Sequence[int]) -> Scenario:
     return replace(read, steps=steps)
 
 
+class _Table(BaseModel):
+    """A table of a scenario file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _TopicTable(_Table):
+    assignment: list[Annotated[list[str], Field(min_length=1)]] = Field(min_length=1)
+    """The replicas of each partition, in the order of preference: the first is preferred."""
+    settings: dict[str, Any] = {}
+    """Topic settings."""
+
+
+class _ClusterTable(_Table):
+    brokers: list[str] = Field(min_length=1)
+    """The names of the brokers."""
+    topics: dict[str, _TopicTable]
+    """The topic, and where it matters `__consumer_offsets` and `__transaction_state`."""
+    settings: dict[str, Any] = {}
+    """Broker settings."""
+    start_order: list[str] | None = None
+    """Not set: as in `brokers`. The first to start is the controller with ZooKeeper."""
+    controllers: Annotated[int, Strict(), Field(ge=1)] = 1
+    """How many, where controllers are nodes of their own."""
+
+
+class _ClientsTable(_Table):
+    idempotence: Annotated[bool, Strict()] = False
+    max_in_flight: Annotated[int, Strict()] = 1
+    retries: Annotated[int, Strict()] = 0
+    retry_backoff_ms: Annotated[int, Strict()] = 50
+
+
+class _RoundTable(_Table):
+    follower: str
+    fetch_offset: Annotated[int, Strict()]
+    records: Annotated[bool, Strict()]
+    high_watermark: Annotated[int, Strict()]
+
+
+class _ExpectTable(BaseModel):
+    """Outcome → systems, in a table that may have more."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    rounds: list[_RoundTable] = []
+    seen: dict[str, list[str]] = {}
+    __pydantic_extra__: dict[str, list[str]]
+
+
+class _File(_Table):
+    title: str
+    source: list[str] = []
+    teaches: Subject | None = None
+    cluster: _ClusterTable
+    clients: _ClientsTable = _ClientsTable()
+    step: list[dict[str, Any]]
+    expect: _ExpectTable = Field(default_factory=lambda: _ExpectTable.model_validate({}))
+    not_served: dict[str, str] = {}
+
+
 class _Reader:
     def __init__(self, name: str, where: str, text: str, ids: Sequence[int] = ()) -> None:
         self.name = name
@@ -182,47 +243,47 @@ class _Reader:
     # --- the whole -------------------------------------------------------------------------------
 
     def scenario(self, document: dict[str, Any]) -> Scenario:
-        top = Fields(dict(document), self.complain)
-        title = top.take("title", str)
-        source = top.take("source", list, [])
-        cluster = Fields(dict(top.take("cluster", dict)), self.complain)
-        raw_steps = top.take("step", list)
-        expect = dict(top.take("expect", dict, {}))
-        producer = self._producer(top.take("clients", dict, {}))
-        teaches = top.choose("teaches", SUBJECTS, None)
-        not_served = {str(k): str(v) for k, v in top.take("not_served", dict, {}).items()}
-        top.done()
-        self._check_patterns("not_served", not_served)
-        names = cluster.take("brokers", list)
-        self.names.brokers = dict(zip(map(str, names), self.ids or range(len(names)), strict=False))
-        if not names or len(self.names.brokers) != len(names):
+        try:
+            file = _File.model_validate(document)
+        except ValidationError as error:
+            raise self.complain(complaint(error, document, _KNOWN)) from None
+        cluster = file.cluster
+        self._check_patterns("not_served", file.not_served)
+        self.names.brokers = dict(zip(cluster.brokers, self.ids or count(), strict=False))
+        if len(self.names.brokers) != len(cluster.brokers):
             raise self.complain("cluster.brokers must name each broker once")
-        topics = dict(cluster.take("topics", dict))
-        internal = {name: topics.pop(name, None) for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)}
-        topic = self._topic(topics)
+        reserved = next((name for name in cluster.brokers if name in RESERVED), None)
+        if reserved is not None:
+            raise self.complain(f"cluster.brokers: {reserved!r} is what others are called in steps")
+        topics = dict(cluster.topics)
         offsets, transactions = (
-            None if raw is None else self._topic({name: raw}) for name, raw in internal.items()
+            self._topic(name, topics.pop(name)) if name in topics else None
+            for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
         )
+        if len(topics) != 1:
+            raise self.complain(
+                f"cluster.topics must have exactly one topic, beside {OFFSETS_TOPIC} and"
+                f" {TRANSACTIONS_TOPIC}"
+            )
+        topic = self._topic(*next(iter(topics.items())))
         self.names.has_groups = offsets is not None
         self.names.partitions = len(topic.assignment)
-        settings = self._settings(cluster, "cluster.settings")
-        order = tuple(cluster.take("start_order", list, list(self.names.brokers)))
+        settings = self._settings(cluster.settings, "cluster.settings")
+        order = tuple(cluster.brokers if cluster.start_order is None else cluster.start_order)
         if sorted(order) != sorted(self.names.brokers):
             raise self.complain("cluster.start_order must name every broker once")
-        controllers = cluster.take("controllers", int, 1)
-        if controllers < 1:
-            raise self.complain("cluster.controllers must be 1 or more")
-        cluster.done()
-        self.names.records = _records_of(raw_steps)
-        rounds = tuple(self._expected_round(raw) for raw in expect.pop("rounds", []))
-        sights = expect.pop("seen", {})
-        steps = tuple(self._step(n, raw) for n, raw in enumerate(raw_steps))
+        producer = ProducerOptions(**file.clients.model_dump())
+        problem = producer.problem()
+        if problem is not None:
+            raise self.complain(f"clients: {problem}")
+        self.names.records = _records_of(file.step)
+        steps = tuple(self._step(n, raw) for n, raw in enumerate(file.step))
         if producer.idempotence:
             self._check_acks(steps)
         return Scenario(
             name=self.name,
-            title=title,
-            source=tuple(str(item) for item in source),
+            title=file.title,
+            source=tuple(file.source),
             brokers=self.names.brokers,
             topic=topic,
             offsets=offsets,
@@ -230,29 +291,15 @@ class _Reader:
             settings=settings,
             start_order=order,
             steps=steps,
-            expect=self._expect(expect),
-            expected_rounds=rounds,
-            expect_seen=self._expected_sights(sights),
-            controllers=controllers,
+            expect=self._expect(file.expect.__pydantic_extra__),
+            expected_rounds=tuple(map(self._expected_round, file.expect.rounds)),
+            expect_seen=tuple(self._expected_sights(file.expect.seen)),
+            controllers=cluster.controllers,
             producer=producer,
             document=document,
-            teaches=teaches,
-            not_served=not_served,
+            teaches=file.teaches,
+            not_served=file.not_served,
         )
-
-    def _producer(self, raw: dict[str, Any]) -> ProducerOptions:
-        fields = Fields(dict(raw), lambda m: self.complain(f"clients: {m}"))
-        options = ProducerOptions(
-            fields.take("idempotence", bool, False),
-            fields.take("max_in_flight", int, 1),
-            fields.take("retries", int, 0),
-            fields.take("retry_backoff_ms", int, 50),
-        )
-        fields.done()
-        problem = options.problem()
-        if problem is not None:
-            raise self.complain(f"clients: {problem}")
-        return options
 
     def _check_acks(self, steps: tuple[ScheduledStep, ...]) -> None:
         for scheduled in steps:
@@ -260,56 +307,37 @@ class _Reader:
             if isinstance(step, Produce | Load) and step.acks != "all":
                 raise self.complain(f"line {scheduled.line}: with idempotence, acks must be all")
 
-    def _topic(self, topics: dict[str, Any]) -> Topic:
-        if len(topics) != 1:
-            raise self.complain(
-                f"cluster.topics must have exactly one topic, beside {OFFSETS_TOPIC} and"
-                f" {TRANSACTIONS_TOPIC}"
-            )
-        name, raw = next(iter(topics.items()))
-        fields = Fields(dict(raw), lambda m: self.complain(f"cluster.topics.{name}: {m}"))
+    def _topic(self, name: str, raw: _TopicTable) -> Topic:
         assignment = tuple(
-            tuple(self.names.broker(str(b), self.complain) for b in replicas)
-            for replicas in fields.take("assignment", list)
+            tuple(self._broker(broker) for broker in replicas) for replicas in raw.assignment
         )
-        if not assignment or not all(assignment):
-            raise self.complain(f"cluster.topics.{name}.assignment has a partition without replica")
-        settings = self._settings(fields, f"cluster.topics.{name}.settings")
-        fields.done()
-        return Topic(name, assignment, settings)
+        return Topic(name, assignment, self._settings(raw.settings, f"cluster.topics.{name}"))
 
-    def _settings(self, fields: Fields, where: str) -> dict[str, str]:
-        settings = _as_settings(fields.take("settings", dict, {}))
+    def _broker(self, name: str) -> str:
+        try:
+            return broker_of(name, self.names)
+        except ValueError as error:
+            raise self.complain(str(error)) from None
+
+    def _settings(self, raw: Mapping[str, Any], where: str) -> dict[str, str]:
+        settings = {name: as_text(value) for name, value in raw.items()}
         problem = problem_of(settings)
         if problem is not None:
             raise self.complain(f"{where}: {problem}")
         return settings
 
-    def _expected_round(self, raw: Any) -> ExpectedRound:
-        fields = Fields(dict(raw), lambda m: self.complain(f"expect.rounds: {m}"))
-        expected = ExpectedRound(
-            self.names.broker(fields.take("follower", str), self.complain),
-            fields.take("fetch_offset", int),
-            fields.take("records", bool),
-            fields.take("high_watermark", int),
-        )
-        fields.done()
-        return expected
+    def _expected_round(self, raw: _RoundTable) -> ExpectedRound:
+        self._broker(raw.follower)
+        return ExpectedRound(**raw.model_dump())
 
-    def _expected_sights(self, raw: Any) -> tuple[ExpectedSight, ...]:
-        if not isinstance(raw, dict):
-            raise self.complain("expect.seen must be a table, condition = [systems]")
-        sights = []
+    def _expected_sights(self, raw: Mapping[str, list[str]]) -> Iterator[ExpectedSight]:
         for text, systems in raw.items():
-            if not isinstance(systems, list):
-                raise self.complain(f"expect.seen: {text!r} must have a list of systems")
             try:
                 condition = self._condition(text)
             except ConditionError as error:
                 raise self.complain(f"expect.seen: {error}") from None
             self._check_patterns("expect.seen", systems)
-            sights.append(ExpectedSight(condition, tuple(str(system) for system in systems)))
-        return tuple(sights)
+            yield ExpectedSight(condition, tuple(systems))
 
     def _condition(self, text: str) -> Condition:
         names = self.names
@@ -323,21 +351,19 @@ class _Reader:
             names.clients,
         )
 
-    def _expect(self, raw: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    def _expect(self, raw: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
         for outcome, systems in raw.items():
             if outcome not in PREDICTED:
                 near = did_you_mean(outcome, PREDICTED)
                 raise self.complain(
                     f"expect.{outcome}: must be one of {', '.join(PREDICTED)}{near}"
                 )
-            if not isinstance(systems, list):
-                raise self.complain(f"expect.{outcome} must be a list of systems")
             self._check_patterns(f"expect.{outcome}", systems)
         return {outcome: tuple(systems) for outcome, systems in raw.items()}
 
-    def _check_patterns(self, where: str, patterns: Iterable[Any]) -> None:
+    def _check_patterns(self, where: str, patterns: Iterable[str]) -> None:
         """What matches no system that there can be would be silent."""
-        for pattern in map(str, patterns):
+        for pattern in patterns:
             kind, _, version = pattern.partition(":")
             if kind not in _KINDS:
                 near = did_you_mean(kind, _KINDS)
@@ -359,48 +385,19 @@ class _Reader:
         def complain(message: str) -> ScenarioError:
             return ScenarioError(f"{self.where}:{line}: step {number + 1}: {message}")
 
-        common = ("until", "within", "why")
-        verbs = [key for key in raw if key not in common]
-        if len(verbs) > 1:
-            raise complain(f"has {' and '.join(verbs)}; a step does one thing")
-        step: Step = Await()
-        if verbs:
-            step = self._verb(verbs[0], raw[verbs[0]], complain)
-        elif "until" not in raw:
-            raise complain(f"does nothing; a step is one of {', '.join(VERBS)}, or an until")
-        until = None
-        if "until" in raw:
-            try:
-                until = self._condition(str(raw["until"]))
-            except ConditionError as error:
-                raise complain(str(error)) from None
-        if isinstance(step, Measure) and until is None:
+        read = read_document(raw, self.names, self._condition, complain)
+        if isinstance(read.step, Measure) and read.until is None:
             raise complain("a measure needs an until")
-        within = raw.get("within", DEFAULT_WITHIN_S)
-        if not isinstance(within, int | float) or within <= 0:
-            raise complain(f"within = {within!r} must be a number of seconds")
-        return ScheduledStep(step, line, until, float(within), str(raw.get("why", "")))
-
-    def _verb(self, verb: str, raw: Any, complain: Callable[[str], ScenarioError]) -> Step:
-        if verb not in VERBS:
-            near = did_you_mean(verb, VERBS)
-            raise complain(f"{verb!r} is no step; must be one of {', '.join(VERBS)}{near}")
-        if not isinstance(raw, dict):
-            raise complain(f"{verb} must be a table, as in {verb} = {{ … }}")
-        fields = Fields(dict(raw), lambda message: complain(f"{verb}: {message}"))
-        step = VERBS[verb](self.names, fields)
-        fields.done()
-        return step
+        within_s = DEFAULT_WITHIN_S if read.within_s is None else read.within_s
+        return ScheduledStep(read.step, line, read.until, within_s, read.why)
 
 
+_KNOWN: Final = tuple(
+    key
+    for table in (_File, _ClusterTable, _TopicTable, _ClientsTable, _ExpectTable, _RoundTable)
+    for key in table.model_fields
+)
 _SENDING: Final = ("produce", "send")
-
-
-def _as_settings(raw: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in raw.items()
-    }
 
 
 def _records_of(steps: list[Any]) -> tuple[str, ...]:

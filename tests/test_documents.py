@@ -20,8 +20,7 @@ import yaml
 from neaptide.harness import reference
 from neaptide.harness.cli import app
 from neaptide.nemesis.scenario import parse_scenario
-from neaptide.nemesis.step_texts import KEYS, STEPS, asked_keys
-from neaptide.nemesis.verbs import VERBS
+from neaptide.nemesis.steps import VERBS
 from tests.documents import DOCS, DOCUMENTS, ROOT, name_of
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -215,21 +214,6 @@ def test_the_reference_is_what_the_code_says(page: str) -> None:
 
 def test_no_page_of_the_reference_is_left_over() -> None:
     assert {file.name for file in (DOCS / "reference").iterdir()} == set(reference.PAGES)
-
-
-def test_each_step_is_explained_with_each_of_its_keys() -> None:
-    assert set(STEPS) == set(VERBS)
-    for verb, text in STEPS.items():
-        keys = asked_keys(verb)
-        assert set(text.keys) <= set(keys), verb
-        assert [key for key in keys if not (text.keys.get(key) or KEYS.get(key))] == [], verb
-
-
-def test_the_examples_of_steps_reach_every_key_that_the_reader_asks_for() -> None:
-    reader = (ROOT / "nemesis" / "verbs.py").read_text(encoding="utf-8")
-    asking = r'(?:take|choose|_speaker|_end|broker_of)\((?:names, )?(?:fields, )?"(\w+)"'
-    asked = {key for verb in VERBS for key in asked_keys(verb)}
-    assert set(re.findall(asking, reader)) - asked == set()
 
 
 def test_each_variable_of_the_environment_is_explained() -> None:

@@ -102,7 +102,7 @@ class _Producer(_Client):
             return ""
         return self._try(lambda: self._producer.init_transactions(_START_S))
 
-    def do_begin(self, deadline_s: float) -> str:
+    def do_begin_transaction(self, deadline_s: float) -> str:
         self.say({"event": "began", "at_ns": self.now_ns()})
         return self._try(self._producer.begin_transaction)
 
@@ -152,7 +152,13 @@ class _Producer(_Client):
             self._producer.poll(_POLL_S)
         return f"{self._left} sends were not answered" if waits and self._left else ""
 
-    def do_end(self, commits: bool, deadline_s: float) -> str:
+    def do_commit_transaction(self, deadline_s: float) -> str:
+        return self._end(True, deadline_s)
+
+    def do_abort_transaction(self, deadline_s: float) -> str:
+        return self._end(False, deadline_s)
+
+    def _end(self, commits: bool, deadline_s: float) -> str:
         end = self._producer.commit_transaction if commits else self._producer.abort_transaction
         return self._try(lambda: end(deadline_s), ended=commits)
 
@@ -184,7 +190,7 @@ class _RawTransactions(_Client):
         self._producer.start()
         return ""
 
-    def do_begin(self, deadline_s: float) -> str:
+    def do_begin_transaction(self, deadline_s: float) -> str:
         self.say({"event": "began", "at_ns": self.now_ns()})
         self._producer.begin()
         return ""
@@ -204,7 +210,13 @@ class _RawTransactions(_Client):
                 self.say({"event": "sent", **said, **ends})
         return ""
 
-    def do_end(self, commits: bool, deadline_s: float) -> str:
+    def do_commit_transaction(self, deadline_s: float) -> str:
+        return self._end(True, deadline_s)
+
+    def do_abort_transaction(self, deadline_s: float) -> str:
+        return self._end(False, deadline_s)
+
+    def _end(self, commits: bool, deadline_s: float) -> str:
         error = None
         try:
             self._producer.end(commits=commits)

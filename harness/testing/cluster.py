@@ -301,11 +301,11 @@ class LiveCluster:
 
     def kill(self, broker: str) -> None:
         """SIGKILL. What was written is on disk when the broker is started again."""
-        self._do(self._faults.kill(self._id(broker), "discarded"))
+        self._do(self._faults.kill("discarded", self._id(broker)))
 
     def power_off(self, broker: str) -> None:
         """SIGKILL, and what was not flushed to disk is gone."""
-        self._do(self._faults.power_off(self._id(broker), {}))
+        self._do(self._faults.power_off({}, self._id(broker)))
 
     def stop(self, broker: str) -> None:
         """A clean shutdown."""

@@ -18,8 +18,8 @@ from neaptide.harness.systems import KNOWN, check_system_on, like_of, parse_syst
 from neaptide.harness.testing import SUFFIX
 from neaptide.harness.testing.findings import Judged, NeaptideFailure, failure_text, properties
 from neaptide.harness.testing.lab import Settings
-from neaptide.nemesis.fields import ScenarioError
 from neaptide.nemesis.scenario import Scenario, expected_outcome, lacks, parse_scenario
+from neaptide.nemesis.steps import ScenarioError
 
 
 class ScenarioFile(pytest.File):

@@ -10,14 +10,13 @@ episode names a *role*, which somebody has in one partition when the episode beg
     old_controller  the active controller
 
 Here a `where` may compare with what is observed when the rule is made: `high_watermark >=
-HW(follower) + 3`; and there are two more verbs: `delay`, as `drop` with a `delay_ms`, and `elect`,
-which has the preferred leader elected. Nothing here draws or does anything.
+HW(follower) + 3`. Nothing here draws or does anything.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -25,13 +24,12 @@ from neaptide.clusters.errors import UsageError
 from neaptide.nemesis import steps
 from neaptide.nemesis.conditions import (
     Condition,
-    ConditionError,
     Observed,
     parse_condition,
     parse_number,
 )
-from neaptide.nemesis.fields import Fields, ScenarioError
-from neaptide.nemesis.verbs import VERBS, Names
+from neaptide.nemesis.steps import Names, ScenarioError
+from neaptide.nemesis.steps.document import read_document
 
 OLD_LEADER: Final = "old_leader"
 NEXT_LEADER: Final = "next_leader"
@@ -85,23 +83,10 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
-class Delay:
-    """Such messages leave so much later."""
-
-    rule: steps.Drop
-    delay_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Elect:
-    """The preferred leader of the partition is elected."""
-
-
-@dataclass(frozen=True, slots=True)
 class AimedStep:
     """A step whose roles somebody has, and what is waited for after it."""
 
-    step: steps.Step | Delay | Elect
+    step: steps.Step
     until: Condition | None
     within_s: float
 
@@ -167,49 +152,27 @@ def _expanded(document: Mapping[str, Any], who: Cast) -> list[dict[str, Any]]:
 
 
 def _read(
-    document: dict[str, Any], number: int, names: Names, observed: Observed | None
+    document: Mapping[str, Any], number: int, names: Names, observed: Observed | None
 ) -> AimedStep:
     def complain(message: str) -> ScenarioError:
         return ScenarioError(f"step {number} of an aimed fault: {message}")
 
-    verbs = [key for key in document if key not in _COMMON]
-    if len(verbs) > 1:
-        raise complain(f"has {' and '.join(verbs)}; a step does one thing")
-    step: steps.Step | Delay | Elect = steps.Await()
-    until = None
-    try:
-        if verbs:
-            step = _verb(verbs[0], document[verbs[0]], number, names, observed, complain)
-        if "until" in document:
-            until = parse_condition(str(document["until"]), names.brokers, ())
-    except ConditionError as error:
-        raise complain(str(error)) from None
-    return AimedStep(step, until, float(document.get("within", DEFAULT_WITHIN_S)))
+    said = {key: _aimed(key, value, number, names, observed) for key, value in document.items()}
+    read = read_document(
+        said, names, lambda text: parse_condition(text, names.brokers, ()), complain
+    )
+    within_s = DEFAULT_WITHIN_S if read.within_s is None else read.within_s
+    return AimedStep(read.step, read.until, within_s)
 
 
-def _verb(
-    verb: str,
-    raw: Any,
-    number: int,
-    names: Names,
-    observed: Observed | None,
-    complain: Callable[[str], ScenarioError],
-) -> steps.Step | Delay | Elect:
-    if verb == "elect":
-        return Elect()
-    known = (*VERBS, "delay")
-    if verb not in known or not isinstance(raw, Mapping):
-        raise complain(f"{verb!r} is no step; it must be a table, one of {', '.join(known)}, elect")
-    fields = Fields(dict(raw), lambda message: complain(f"{verb}: {message}"))
-    if fields.values.get("where"):
-        fields.values["where"] = _fixed(str(fields.values["where"]), names, observed)
-    if verb in _RULES:  # the same message may be the matter of two steps
-        ends = f"{fields.values.get('from')}→{fields.values.get('to')}"
-        fields.values.setdefault("rule", f"step {number}: {ends}")
-    delay_ms = fields.take("delay_ms", int) if verb == "delay" else 0
-    step = VERBS["drop" if verb == "delay" else verb](names, fields)
-    fields.done()
-    return Delay(step, delay_ms) if isinstance(step, steps.Drop) and verb == "delay" else step
+def _aimed(verb: str, raw: Any, number: int, names: Names, observed: Observed | None) -> Any:
+    """A rule's table with numbers, and a name of its own: the same message may be the matter of
+    two steps."""
+    if verb not in _RULES or not isinstance(raw, Mapping):
+        return raw
+    named = {"rule": f"step {number}: {raw.get('from')}→{raw.get('to')}", **raw}
+    where = raw.get("where")
+    return {**named, "where": _fixed(str(where), names, observed)} if where else named
 
 
 def _fixed(where: str, names: Names, observed: Observed | None) -> str:

@@ -16,10 +16,10 @@ from neaptide.clusters.simulation.network import CONTROL, FETCH
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import COORDINATION
+from neaptide.nemesis.player import MissedError
 from neaptide.nemesis.search import deliveries
 from neaptide.nemesis.search.explore import play_moves
 from neaptide.nemesis.search.passed import Passed, Trace, conditions_of, ends_of
-from neaptide.nemesis.search.perform import MissedError
 from neaptide.nemesis.search.shrink import Schedule, replay
 from neaptide.nemesis.search.targets import Target
 
@@ -62,8 +62,7 @@ def _holds(passed: Passed, target: Target) -> Iterator[steps.Hold]:
     source, to = ends_of(passed, target.names)
     for where in conditions_of(passed):
         name = f"{passed.message} {source}→{to} {passed.api} {where}".strip()
-        purpose: steps.Purpose = "coordination" if to == "controller" else "replication"
-        yield steps.Hold(name, passed.message, passed.api, source, to, where, purpose=purpose)
+        yield steps.Hold.of(passed.message, passed.api, source, to, where, rule=name)
 
 
 def _steps_of(move: deliveries.Move, target: Target) -> list[steps.Step]:

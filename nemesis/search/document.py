@@ -10,6 +10,8 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import tomlkit
+
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.simulation.asking import leaders_known, newest_leader
 from neaptide.clusters.simulation.network import CONTROL_APIS, CONTROLLER
@@ -172,10 +174,11 @@ def _released_controller(world: World, step: steps.Step) -> int | None:
 def _step_lines(
     target: Target, world: World, step: steps.Step, before: _Marks, released: int | None
 ) -> Iterator[str]:
-    verb = steps.verb_of(step)
     if not isinstance(step, steps.Await):
-        said = _to_the_leader(target, step, before)
-        yield f"{verb} = {{ {', '.join(_fields(said))} }}".replace("{  }", "{}")
+        table = tomlkit.inline_table()
+        table.update(steps.table_of(_to_the_leader(target, step, before)))
+        keys = table.as_string()[1:-1]
+        yield f"{step.verb} = {{ {keys} }}" if keys else f"{step.verb} = {{}}"
     if isinstance(step, steps.Hold):
         return
     conditions = list(_conditions(target, world, before))
@@ -201,69 +204,6 @@ def _to_the_leader(target: Target, step: steps.Step, before: _Marks) -> steps.St
         return step
     names = {number: name for name, number in target.names.items()}
     return replace(step, to=names[before.leader_to_name])
-
-
-def _fields(step: steps.Step) -> Iterator[str]:
-    match step:
-        case steps.Produce():
-            yield from _fields_of_produce(step)
-        case steps.Hold():
-            yield from _fields_of_hold(step)
-        case steps.Consume():
-            yield from _fields_of_consume(step)
-        case steps.Release(rule):
-            yield f"rule = {_quoted(rule)}"
-        case steps.Kill(broker, in_flight):
-            yield f"broker = {_quoted(str(broker))}"
-            yield f"in_flight = {_quoted(in_flight)}"
-        case steps.PowerOff(broker, survives):
-            yield f"broker = {_quoted(broker)}"
-            if survives is not None:
-                yield f"survives = {_quoted(survives)}"
-        case steps.Cut():
-            yield f"from = {_quoted(step.source)}"
-            yield f"to = {_quoted(step.destination)}"
-            yield f"purpose = {_quoted(step.purpose or 'replication')}"
-            if step.both:
-                yield "both = true"
-        case steps.Reassign() | steps.Elect():
-            yield from _fields_of_operators(step)
-        case steps.Stop() | steps.Restart() | steps.Pause() | steps.Resume():
-            yield f"broker = {_quoted(str(step.broker))}"
-
-
-def _fields_of_produce(step: steps.Produce) -> Iterator[str]:
-    yield f"record = {_quoted(step.records[0])}"
-    yield f"acks = {_quoted(step.acks)}"
-    if step.partition:
-        yield f"partition = {step.partition}"
-    if step.to is not None:
-        yield f"to = {_quoted(step.to)}"
-
-
-def _fields_of_operators(step: steps.Reassign | steps.Elect) -> Iterator[str]:
-    if isinstance(step, steps.Reassign):
-        yield f"replicas = [{', '.join(_quoted(one) for one in step.replicas)}]"
-    if step.partition:
-        yield f"partition = {step.partition}"
-
-
-def _fields_of_consume(step: steps.Consume) -> Iterator[str]:
-    if step.group is not None:
-        yield f"group = {_quoted(step.group)}"
-    if step.partition:
-        yield f"partition = {step.partition}"
-
-
-def _fields_of_hold(step: steps.Hold) -> Iterator[str]:
-    yield f"{step.message} = {_quoted(step.api)}"
-    yield f"from = {_quoted(step.source)}"
-    yield f"to = {_quoted(step.destination)}"
-    yield f"rule = {_quoted(step.name)}"
-    if step.where:
-        yield f"where = {_quoted(step.where)}"
-    if step.topic is not None:
-        yield f"topic = {_quoted(step.topic)}"
 
 
 def _conditions(target: Target, world: World, before: _Marks) -> Iterator[str]:

@@ -22,6 +22,7 @@ from neaptide.clusters.broker.replication.partition.partition_rules import Follo
 from neaptide.clusters.simulation.network import CONTROL_APIS, Hold
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
+from neaptide.nemesis.player import MissedError
 from neaptide.nemesis.search import commits
 from neaptide.nemesis.search.ending import end
 from neaptide.nemesis.search.invariants import (
@@ -36,7 +37,7 @@ from neaptide.nemesis.search.judge import Judged, judge
 from neaptide.nemesis.search.looking import deleted_before, each, promised, read
 from neaptide.nemesis.search.moves import BOUNCE, FAULTS, HELD, Drawing, draw_moves
 from neaptide.nemesis.search.observed import assigned
-from neaptide.nemesis.search.perform import MissedError, Performer
+from neaptide.nemesis.search.perform import Performer
 from neaptide.nemesis.search.rest import rest, retention_looks, sessions_end
 from neaptide.nemesis.search.targets import BAD, COMMITS, DEPOSE, Target
 from neaptide.nemesis.search.worlds import ready_world

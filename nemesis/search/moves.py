@@ -27,11 +27,12 @@ from neaptide.clusters.simulation.network import (
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import CLIENT, COORDINATION
+from neaptide.nemesis.player import MissedError
 from neaptide.nemesis.search.invariants import CORE_ERRORS
 from neaptide.nemesis.search.looking import all_partitions
 from neaptide.nemesis.search.observed import assigned
 from neaptide.nemesis.search.passed import Passed, Trace, conditions_of, ends_of
-from neaptide.nemesis.search.perform import MissedError, Performer
+from neaptide.nemesis.search.perform import Performer
 from neaptide.nemesis.search.rest import rest
 from neaptide.nemesis.search.spared import is_safe_without, is_torn_one_trusted, loses_by_design
 from neaptide.nemesis.search.targets import COMMITS, DEPOSE, REPLICAS_MIN
@@ -119,15 +120,14 @@ def _aim(
     source, destination = ends_of(chosen, drawing.names)
     count = 1 + sum(isinstance(done, steps.Hold) for done in so_far)
     where = rng.choice(conditions_of(chosen))
-    return steps.Hold(
-        f"hold {count}: {chosen.message} {source}→{destination}",
+    return steps.Hold.of(
         chosen.message,
         chosen.api,
         source,
         destination,
         where,
         topic=chosen.topic if where else None,
-        purpose="coordination" if chosen.link.channel == ALTER else "replication",
+        rule=f"hold {count}: {chosen.message} {source}→{destination}",
     )
 
 
@@ -315,7 +315,8 @@ def _bounce(
     by_number = {number: each for each, number in drawing.names.items()}
     leader = by_number[joining[drawing.names[name]]]
     count = 1 + sum(isinstance(done, steps.Hold) for done in so_far)
-    hold = steps.Hold(f"hold {count}: request {name}→{leader}", "request", "fetch", name, leader)
+    rule = f"hold {count}: request {name}→{leader}"
+    hold = steps.Hold(name, leader, request="fetch", rule=rule)
     return hold, steps.PowerOff(name), steps.Restart(name)
 
 

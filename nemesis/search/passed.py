@@ -19,14 +19,15 @@ from neaptide.clusters.simulation.network import (
     facts_of,
 )
 from neaptide.nemesis import steps
+from neaptide.nemesis.gate.model import MessageKind
 
-_PER_MESSAGE: Final[Mapping[type, tuple[steps.Message, steps.Api]]] = {
+_PER_MESSAGE: Final[Mapping[type, tuple[MessageKind, steps.Api]]] = {
     events.FetchRequested: ("request", "fetch"),
     events.FetchResponded: ("response", "fetch"),
     events.OffsetForLeaderEpochRequested: ("request", "offset_for_leader_epoch"),
     events.OffsetForLeaderEpochResponded: ("response", "offset_for_leader_epoch"),
 }
-_CONTROL: Final[Mapping[type, tuple[steps.Message, steps.Api]]] = {
+_CONTROL: Final[Mapping[type, tuple[MessageKind, steps.Api]]] = {
     **{kind: ("request", cast(steps.Api, api)) for kind, api in CONTROL_APIS.items()},
     events.AlterPartitionRequested: ("request", steps.ALTER_PARTITION),
 }
@@ -37,7 +38,7 @@ class Passed:
     """A message between brokers, as a rule can name it."""
 
     link: Link
-    message: steps.Message
+    message: MessageKind
     api: steps.Api
     numbers: Mapping[str, int | None]
     topic: str | None = None  # whose the numbers are; None: the world's own

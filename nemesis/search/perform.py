@@ -19,15 +19,12 @@ from neaptide.nemesis.conditions import Condition
 from neaptide.nemesis.gate.model import CLIENT as CLIENT_END
 from neaptide.nemesis.gate.model import COORDINATION
 from neaptide.nemesis.gate.where import parse_where
+from neaptide.nemesis.player import MissedError
 from neaptide.nemesis.search.observed import WorldObserved
 
 CONSUME_WITHIN_US: Final = 20_000_000
 OPERATORS_WAIT_US: Final = 10_000_000  # for the end of what was asked for before
 ACKS: Final[Mapping[str, int]] = {"0": 0, "1": 1, "all": -1}
-
-
-class MissedError(Exception):
-    """A step did not come to what it was for: the run proves nothing."""
 
 
 @dataclass(slots=True)
@@ -40,10 +37,11 @@ class Performer:
 
     def do(self, step: steps.Step) -> Mapping[str, Any]:
         """What is to be recorded of it. Raises MissedError where the step cannot be done."""
-        handler = _VERBS.get(type(step))
-        if handler is None or not can_do(step):
-            raise MissedError(f"the simulation cannot do {steps.verb_of(step)} yet")
-        return handler(self, step) or {}
+        if not can_do(step):
+            raise MissedError(f"the simulation cannot do {step.verb} yet")
+        if isinstance(step, _WAITS):
+            return {}
+        return getattr(self, step.verb)(step) or {}
 
     def wait(self, condition: Condition, within_s: float) -> None:
         """Lets events happen until the condition holds. Raises MissedError where it does not."""
@@ -88,7 +86,7 @@ class Performer:
             raise MissedError(f"{broker} is {'down' if up else 'up'} already")
         return number
 
-    def _produce(self, step: steps.Produce) -> None:
+    def produce(self, step: steps.Produce) -> None:
         size = RECORD_BYTES if step.size_bytes is None else step.size_bytes
         for record in step.records:
             to = None if step.to is None else self.brokers[step.to]
@@ -96,17 +94,17 @@ class Performer:
                 self.world.clients, record, ACKS[step.acks], step.partition, to=to, size_bytes=size
             )
 
-    def _load(self, step: steps.Load) -> None:
+    def load(self, step: steps.Load) -> None:
         producing.load(self.world.clients, step.rate, ACKS[step.acks])
 
-    def _stop_load(self, step: steps.StopLoad) -> None:
+    def stop_load(self, step: steps.StopLoad) -> None:
         producing.stop_load(self.world.clients)
 
-    def _slow(self, step: steps.Slow) -> None:
+    def slow(self, step: steps.Slow) -> None:
         source, target = self._end(step.source), self._end(step.destination)
         faults.slow(self.world, source, target, step.purpose, step.delay_ms)
 
-    def _consume(self, step: steps.Consume) -> None:
+    def consume(self, step: steps.Consume) -> None:
         """Like a live run, it reads to the end before the next step."""
         clients, group = self.world.clients, step.group
         deadline_us = self.world.now_us + CONSUME_WITHIN_US
@@ -138,6 +136,12 @@ class Performer:
     def _speaker(self, name: str) -> int:
         return CONTROLLER if name == "controller" else self.brokers[name]
 
+    def hold(self, step: steps.Hold) -> None:
+        self._install(step)
+
+    def drop(self, step: steps.Drop) -> None:
+        self._install(step)
+
     def _install(self, step: steps.Hold | steps.Drop) -> None:
         faults.hold(
             self.world,
@@ -154,10 +158,10 @@ class Performer:
             ),
         )
 
-    def _release(self, step: steps.Release) -> None:
+    def release(self, step: steps.Release) -> None:
         faults.release(self.world, self._rule(step.rule))
 
-    def _discard(self, step: steps.Discard) -> None:
+    def discard(self, step: steps.Discard) -> None:
         faults.discard(self.world, self._rule(step.rule))
 
     def _rule(self, name: str) -> str:
@@ -165,24 +169,22 @@ class Performer:
             raise MissedError(f"there is no rule {name!r} to end")
         return name
 
-    def _kill(self, step: steps.Kill) -> None:
-        faults.kill(self.world, self._live(step.broker), delivered=step.in_flight == "delivered")
-
-    def _kill_together(self, step: steps.KillTogether) -> None:
-        for broker in step.brokers:  # no time passes between them
+    def kill(self, step: steps.Kill) -> None:
+        for broker in steps.each_of(step.broker):  # no time passes between them
             faults.kill(self.world, self._live(broker), delivered=step.in_flight == "delivered")
 
-    def _power_off(self, step: steps.PowerOff) -> Mapping[str, Any]:
-        number = self._node(step.broker)
-        is_stopped = number not in self.world.brokers and self.world.disks[number].was_clean
-        if not is_stopped:
-            number = self._live(step.broker)
-        return self._powered_off(number, self._kept(step.survives))
-
-    def _power_off_together(self, step: steps.PowerOffTogether) -> Mapping[str, Any]:
-        """By broker."""
+    def power_off(self, step: steps.PowerOff) -> Mapping[str, Any]:
+        """What each lost, by broker; the power of one that was stopped may fail, too."""
         keep = self._kept(step.survives)
-        return {broker: self._powered_off(self._live(broker), keep) for broker in step.brokers}
+        return {
+            str(broker): self._powered_off(self._powered(broker), keep)
+            for broker in steps.each_of(step.broker)
+        }
+
+    def _powered(self, broker: steps.Node) -> int:
+        number = self._node(broker)
+        is_stopped = number not in self.world.brokers and self.world.disks[number].was_clean
+        return number if is_stopped else self._live(broker)
 
     def _powered_off(self, number: int, keep: Mapping[int, int]) -> Mapping[str, Any]:
         lost = faults.power_off(self.world, number, keep)
@@ -197,19 +199,19 @@ class Performer:
         send, _ = self.world.clients.sends[survives]
         return {send.partition: offset + 1}
 
-    def _stop(self, step: steps.Stop) -> None:
+    def stop(self, step: steps.Stop) -> None:
         faults.stop(self.world, self._live(step.broker))
 
-    def _restart(self, step: steps.Restart) -> None:
+    def restart(self, step: steps.Restart) -> None:
         faults.restart(self.world, self._live(step.broker, up=False))
 
-    def _pause(self, step: steps.Pause) -> None:
+    def pause(self, step: steps.Pause) -> None:
         faults.pause(self.world, self._live(step.broker))
 
-    def _resume(self, step: steps.Resume) -> None:
+    def resume(self, step: steps.Resume) -> None:
         faults.resume(self.world, self._live(step.broker))
 
-    def _reassign(self, step: steps.Reassign) -> None:
+    def reassign(self, step: steps.Reassign) -> None:
         """By its znode, which is there once: who finds one waits until it is gone."""
         service, deadline_us = self.world.service, self.world.now_us + OPERATORS_WAIT_US
         while service.reassignments:
@@ -218,27 +220,27 @@ class Performer:
         target = tuple(self.brokers[name] for name in step.replicas)
         faults.reassign(self.world, step.partition, target)
 
-    def _elect(self, step: steps.Elect) -> None:
+    def elect(self, step: steps.Elect) -> None:
         service, deadline_us = self.world.service, self.world.now_us + OPERATORS_WAIT_US
         while service.elections is not None:
             if not self.world.advance(deadline_us):
                 raise MissedError("another election is asked for")
         faults.elect(self.world, step.partition)
 
-    def _move_controller(self, step: steps.MoveController) -> None:
+    def move_controller(self, step: steps.MoveController) -> None:
         if self.world.service.controller is None:
             raise MissedError("there is no active controller")
         faults.depose(self.world)
 
-    def _cut(self, step: steps.Cut) -> None:
+    def cut(self, step: steps.Cut) -> None:
         source, target = self._end(step.source), self._end(step.destination)
         faults.cut(self.world, source, target, step.purpose, both=step.both)
 
-    def _heal(self, step: steps.Heal) -> None:
+    def heal(self, step: steps.Heal) -> None:
         faults.heal(self.world, self._end(step.source), self._end(step.destination))
 
-    def _nothing(self, step: steps.Step) -> None:
-        """Waits, or measures: the condition is all."""
+
+_WAITS: Final = (steps.Await, steps.Measure)  # the condition is all
 
 
 def can_do(step: steps.Step) -> bool:
@@ -248,7 +250,7 @@ def can_do(step: steps.Step) -> bool:
         return step.purpose == purpose and step.api in get_args(steps.Api)
     if isinstance(step, steps.Elect):
         return step.election == "preferred"
-    return type(step) in _VERBS
+    return isinstance(step, _WAITS) or hasattr(Performer, step.verb)
 
 
 def where_of(text: str) -> Callable[[Facts], bool] | None:
@@ -257,31 +259,3 @@ def where_of(text: str) -> Callable[[Facts], bool] | None:
     if not comparisons:
         return None
     return lambda facts: all(comparison.holds(facts) for comparison in comparisons)
-
-
-_VERBS: Final[Mapping[type, Callable[..., Mapping[str, Any] | None]]] = {
-    steps.Produce: Performer._produce,
-    steps.Consume: Performer._consume,
-    steps.Load: Performer._load,
-    steps.StopLoad: Performer._stop_load,
-    steps.Slow: Performer._slow,
-    steps.Hold: Performer._install,
-    steps.Drop: Performer._install,
-    steps.Release: Performer._release,
-    steps.Discard: Performer._discard,
-    steps.Kill: Performer._kill,
-    steps.PowerOff: Performer._power_off,
-    steps.KillTogether: Performer._kill_together,
-    steps.PowerOffTogether: Performer._power_off_together,
-    steps.Stop: Performer._stop,
-    steps.Restart: Performer._restart,
-    steps.Pause: Performer._pause,
-    steps.Resume: Performer._resume,
-    steps.Reassign: Performer._reassign,
-    steps.Elect: Performer._elect,
-    steps.MoveController: Performer._move_controller,
-    steps.Cut: Performer._cut,
-    steps.Heal: Performer._heal,
-    steps.Await: Performer._nothing,
-    steps.Measure: Performer._nothing,
-}

@@ -6,19 +6,21 @@ search keeps the outcome, a run keeps all that happened (`record` sets a recorde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from neaptide.clusters.broker.replication.generation import Generation
 from neaptide.clusters.simulation import producing
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
-from neaptide.nemesis.scenario import Scenario, ScheduledStep
+from neaptide.nemesis.conditions import Condition
+from neaptide.nemesis.player import at_once, play_steps
+from neaptide.nemesis.scenario import Scenario
 from neaptide.nemesis.search.ending import Ended, end
 from neaptide.nemesis.search.judge import Judged, judge
 from neaptide.nemesis.search.observed import WorldObserved
-from neaptide.nemesis.search.perform import MissedError, Performer, can_do
+from neaptide.nemesis.search.perform import Performer, can_do
 from neaptide.nemesis.search.worlds import ready_world, spec_of
 
 Look = Callable[[WorldObserved], tuple[str, ...]]
@@ -55,13 +57,13 @@ def simulate(
     """
     notes: list[Note] = []
     world = ready_world(spec_of(scenario, rules), lambda world: notes.append(record(world)))
-    player = _Player(scenario, world, notes[0])
-    missed = player.play(look)
+    target = _SimulatedTarget(scenario, world, notes[0])
+    result = at_once(play_steps(scenario, target, lambda: look(target.observed)))
     ended = end(world)
     judged = judge(world, ended)
-    if missed:
+    if result.missed:
         judged = replace(judged, outcome="unknown")
-    return Simulated(world, missed, ended, judged, tuple(player.disagreements))
+    return Simulated(world, result.missed, ended, judged, result.disagreements)
 
 
 def is_simulated(scenario: Scenario) -> bool:
@@ -70,76 +72,60 @@ def is_simulated(scenario: Scenario) -> bool:
     return steps and scenario.transactions is None
 
 
-class _Player:
+class _SimulatedTarget:
     def __init__(self, scenario: Scenario, world: World, note: Note) -> None:
-        self._scenario = scenario
+        self._holds = [s.step.name for s in scenario.steps if isinstance(s.step, steps.Hold)]
+        self._brokers = scenario.brokers
         self._world = world
-        self._record = note
+        self.note = note
         self._performer = Performer(world, scenario.brokers)
-        self.disagreements: list[str] = []
+        self.observed = WorldObserved(world, self._performer.named)
 
-    def play(self, look: Look) -> str:
-        """What was missed."""
-        for number, scheduled in enumerate(self._scenario.steps, start=1):
-            where = f"step {number} (line {scheduled.line})"
-            try:
-                self._do(scheduled, where)
-            except MissedError as missed:
-                producing.stop_load(self._world.clients)
-                return f"{where}: {missed}"
+    async def do(self, step: steps.Step, within_s: float) -> None:
+        for said in _noted(step, self._performer.do(step)):
+            self.note(said)
+
+    async def wait(self, condition: Condition, within_s: float) -> None:
+        self._performer.wait(condition, within_s)
+
+    async def stop_load(self) -> None:
         producing.stop_load(self._world.clients)
-        observed = WorldObserved(self._world, self._performer.named)
-        self.disagreements += look(observed)
-        return "; ".join(
-            f"the rule {scheduled.step.name!r} never held anything"
-            for scheduled in self._scenario.steps
-            if isinstance(scheduled.step, steps.Hold)
-            and scheduled.step.name not in self._world.network.ever_held
-        )
 
-    def _do(self, scheduled: ScheduledStep, where: str) -> None:
-        self._note(scheduled.step, self._performer.do(scheduled.step))
-        if scheduled.until is not None:
-            self._performer.wait(scheduled.until, scheduled.within_s)
-        if isinstance(scheduled.step, steps.Measure):
-            self._measure(scheduled.step, where)
+    def last_fetch_ms(self, broker: str) -> float | None:
+        """As the wire shows it."""
+        position = self._world.network.shown.positions.get(self._brokers[broker])
+        return None if position is None else (self._world.now_us - position.at_us) / 1_000
 
-    def _note(self, step: steps.Step, done: Mapping[str, Any]) -> None:
-        """`done`: what the step came to, beside what it says."""
-        match step:
-            case steps.KillTogether(brokers, in_flight):
-                for broker in brokers:
-                    self._note(steps.Kill(broker, in_flight), done)
-                return
-            case steps.PowerOffTogether(brokers, survives):
-                for broker in brokers:
-                    self._note(steps.PowerOff(broker, survives), done[broker])
-                return
-        if not isinstance(step, _UNNOTED):
-            fields = {
-                _NAMES.get(name, name): _plain(getattr(step, name))
-                for name in step.__dataclass_fields__
-            } | dict(done)
-            self._record({steps.verb_of(step): fields})
+    def missed_aims(self) -> list[str]:
+        held = self._world.network.ever_held
+        idle = [name for name in self._holds if name not in held]
+        return [f"the rule {name!r} never held anything" for name in idle]
 
-    def _measure(self, step: steps.Measure, where: str) -> None:
-        """From the last fetch of the broker, as the wire shows it, to now."""
-        position = self._world.network.shown.positions.get(
-            self._scenario.brokers[step.since_last_fetch_of]
-        )
-        unit = self._scenario.settings.get(step.unit, "")
-        if position is None or not unit.isdigit():
-            raise MissedError("nothing to measure from")
-        elapsed_ms = (self._world.now_us - position.at_us) / 1_000
-        times = elapsed_ms / int(unit)
-        value = {"elapsed_ms": round(elapsed_ms, 1), "unit": step.unit, "times": round(times, 3)}
-        self._record({"measured": {**value, "above": step.above, "at_most": step.at_most}})
-        most = step.at_most + step.slack_ms / int(unit)
-        if not step.above < times <= most:
-            self.disagreements.append(
-                f"{where}: {times:.2f} × {step.unit}, predicted more than {step.above:g} and at"
-                f" most {step.at_most:g}"
-            )
+
+def _noted(step: steps.Step, done: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What a history has of a step: of one for several brokers, a row for each. `done`: what it
+    came to, beside what it says."""
+    match step:
+        case steps.Produce() | steps.Consume():
+            return
+        case steps.Kill(tuple(brokers)) | steps.PowerOff(tuple(brokers)):
+            for broker in brokers:
+                yield from _noted(replace(step, broker=broker), done)
+        case steps.PowerOff(broker):
+            yield {step.verb: {**_fields(step), **done[str(broker)]}}
+        case steps.Hold() | steps.Drop():
+            said = {"rule": step.name, "message": step.message, "api": step.api}
+            given = {key: value for key, value in _fields(step).items() if key not in _APIS}
+            yield {step.verb: {**given, **said}}
+        case _:
+            yield {step.verb: {**_fields(step), **done}}
+
+
+def _fields(step: steps.Step) -> dict[str, Any]:
+    return {
+        _NAMES.get(one.name, one.name): _plain(getattr(step, one.name))
+        for one in fields(step)  # type: ignore[arg-type]
+    }
 
 
 def _plain(value: object) -> object:
@@ -150,5 +136,5 @@ def _plain(value: object) -> object:
     return value
 
 
-_UNNOTED: Final = (steps.Produce, steps.Consume, steps.Await, steps.Measure)
-_NAMES: Final = {"source": "from", "destination": "to", "name": "rule"}
+_APIS: Final = ("request", "response")
+_NAMES: Final = {"source": "from", "destination": "to"}

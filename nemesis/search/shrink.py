@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
+from neaptide.nemesis.player import MissedError
 from neaptide.nemesis.search.explore import end_and_judge, is_bad, played
 from neaptide.nemesis.search.judge import Judged
-from neaptide.nemesis.search.perform import MissedError
 from neaptide.nemesis.search.spared import loses_by_design
 from neaptide.nemesis.search.targets import Target
 
@@ -176,7 +176,7 @@ def _with_names(step: steps.Step, records: dict[str, str], rules: dict[str, str]
         case steps.PowerOff(survives=str(survives)):
             return replace(step, survives=records[survives])
         case steps.Hold():
-            return replace(step, name=rules[step.name])
+            return replace(step, rule=rules[step.name])
         case steps.Release() | steps.Discard():
             return replace(step, rule=rules[step.rule])
     return step

@@ -17,10 +17,11 @@ from neaptide.clusters.broker.replication.generation import Generation
 from neaptide.clusters.simulation import producing
 from neaptide.clusters.simulation.network import Noise
 from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.player import MissedError
 from neaptide.nemesis.scenario import Scenario
 from neaptide.nemesis.search.ending import end
 from neaptide.nemesis.search.judge import judge
-from neaptide.nemesis.search.perform import MissedError, Performer
+from neaptide.nemesis.search.perform import Performer
 from neaptide.nemesis.search.worlds import ready_world, spec_of
 
 JITTER_US: Final = 2_000  # four times the latency of the simulation's network

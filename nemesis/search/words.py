@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final
 
 from neaptide.clusters.simulation.network import CONTROL_APIS
 from neaptide.nemesis import steps
@@ -26,14 +26,8 @@ def _word(step: steps.Step) -> str:
             named = (*CONTROL_APIS.values(), ALTER_PARTITION)
             what = step.api if step.api in named else step.message
             return f"hold {what} {step.source}→{step.destination}"
-        case steps.Release():
-            return "release"
         case steps.Cut():
             return f"cut {step.source}{'↔' if step.both else '→'}{step.destination}"
-        case steps.Heal():
-            return "heal"
-        case steps.Await():
-            return "wait"
         case steps.Consume(_, str(group)):
             return f"read on as {group}, commit"
         case steps.Consume(partition):
@@ -41,24 +35,17 @@ def _word(step: steps.Step) -> str:
         case steps.PowerOff(broker, survives):
             return f"power off {broker}" + (f" after {survives}" if survives else "")
         case steps.Kill() | steps.Stop() | steps.Restart() | steps.Pause() | steps.Resume():
-            return f"{steps.verb_of(step)} {step.broker}"
-        case steps.Reassign() | steps.Elect() | steps.MoveController():
-            return _word_of_operators(step)
-    return steps.verb_of(step)
-
-
-def _word_of_operators(step: steps.OfOperators) -> str:
-    match step:
+            return f"{step.verb} {step.broker}"
         case steps.Reassign(replicas, partition):
             where = f" of {partition}" if partition else ""
             return f"reassign{where} to {' '.join(replicas)}"
         case steps.Elect(partition, election):
             what = "elect" if election == "preferred" else "elect uncleanly"
             return f"{what} in {partition}" if partition else what
-        case steps.MoveController():
-            return "move the controller"
-        case _:
-            assert_never(step)
+    return _BARE.get(type(step), step.verb)
+
+
+_BARE: Final = {steps.Await: "wait", steps.MoveController: "move the controller"}
 
 
 def signature(schedule: Schedule) -> str:

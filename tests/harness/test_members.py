@@ -13,10 +13,10 @@ import pytest
 from neaptide.clusters.errors import RefusedError
 from neaptide.clusters.kafka.members import RefusedChangeError, Replicas
 from neaptide.harness import members
-from neaptide.harness.aimed import MissedError
 from neaptide.harness.members import MembersNemesis, Undo
 from neaptide.harness.systems import parse_system
 from neaptide.nemesis.drawn.members import Action, MembersFault
+from neaptide.nemesis.player import MissedError
 
 BEGAN = {0: (0, 1, 2), 1: (1, 2, 0)}
 

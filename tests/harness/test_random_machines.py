@@ -27,13 +27,13 @@ from neaptide.clusters.errors import HostError, MissingPartError, UsageError
 from neaptide.clusters.hosts import faketime
 from neaptide.clusters.hosts.io_faults import IoFault
 from neaptide.clusters.hosts.place import parse_place
-from neaptide.harness.aimed import MissedError
 from neaptide.harness.machine_nemesis import MachineNemesis, survives_without
 from neaptide.harness.random_asked import RandomRun, check_faults, parse_nemesis
 from neaptide.harness.random_run import run_random
 from neaptide.harness.systems import parse_systems
 from neaptide.nemesis.drawn.machines import CallsFault, ClockFault, DamageFault
 from neaptide.nemesis.drawn.targets import Target
+from neaptide.nemesis.player import MissedError
 from neaptide.results.run import Run, read_run
 from tests.storage.batches import batch, with_headers
 
@@ -216,7 +216,7 @@ class Disks:
         if not condition():
             raise TimeoutError(f"after {within_s:g} s this is still not true: {what}")
 
-    async def kill(self, node: int, in_flight: str) -> None:
+    async def kill(self, in_flight: str, node: int) -> None:
         self.done.append(("kill", node))
         self.up.discard(node)
 

@@ -83,7 +83,7 @@ class Cluster:
     def note_nemesis(self, value: Any, _: int) -> None:
         self.noted.append(value)
 
-    async def kill(self, node: int, in_flight: str) -> None:
+    async def kill(self, in_flight: str, node: int) -> None:
         self.done.append(("kill", node, in_flight))
         self.down.add(node)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -12,8 +11,7 @@ from neaptide.clusters.errors import UsageError
 from neaptide.harness.catalog import documented
 from neaptide.harness.cli_scenarios import by_subject, explain, list_, new
 from neaptide.harness.doctor import examine
-from neaptide.harness.explain import _WORDS, explained
-from neaptide.nemesis import steps
+from neaptide.harness.explain import explained
 from neaptide.nemesis.scenario import SUBJECTS, Scenario, expected_outcome, load_scenario
 from neaptide.nemesis.search.play import simulate
 from tests.harness.command import neaptide
@@ -78,10 +76,6 @@ def test_new_writes_a_file_once_and_explain_shows_it(
     assert file.read_text(encoding="utf-8") == written
     with pytest.raises(UsageError, match=r"must end in \.toml"):
         new(tmp_path / "mine.txt")
-
-
-def test_every_kind_of_step_has_words() -> None:
-    assert set(_WORDS) == set(get_args(steps.Step))
 
 
 @pytest.mark.parametrize("scenario", SHIPPED, ids=lambda s: s.name)

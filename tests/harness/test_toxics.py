@@ -237,11 +237,11 @@ def test_what_waits_in_a_toxic_is_not_delivered_when_its_broker_dies() -> None:
     faults = on_links(links)
 
     async def story() -> None:
-        await faults.kill(0, "delivered")
+        await faults.kill("delivered", 0)
         await faults.add_toxic("slow", 0, "client", SLOW)
-        await faults.kill(0, "delivered")
+        await faults.kill("delivered", 0)
         await faults.end_toxic("slow")
-        await faults.kill(0, "delivered")
+        await faults.kill("delivered", 0)
 
     asyncio.run(story())
     buried = [one[2] for one in links.done if one[0] == "bury"]

@@ -15,8 +15,6 @@ from neaptide.nemesis.drawn.aims import SHAPES, draw_episode, draw_weights
 from neaptide.nemesis.drawn.episodes import (
     AimedStep,
     Cast,
-    Delay,
-    Elect,
     Episode,
     NotKnownError,
     cast,
@@ -123,9 +121,9 @@ def test_all_followers_have_a_rule_each_and_the_condition_comes_after_the_last()
 def test_a_delay_and_an_election_are_steps_too() -> None:
     delay = {"request": "any", "from": "follower", "to": "old_leader", "delay_ms": 40}
     first, second = read(episode({"delay": delay}, {"elect": {}}))
-    assert isinstance(first.step, Delay)
-    assert (first.step.delay_ms, first.step.rule.api) == (40, "any")
-    assert isinstance(second.step, Elect)
+    assert isinstance(first.step, steps.Delay)
+    assert (first.step.delay_ms, first.step.api) == (40, "any")
+    assert isinstance(second.step, steps.Elect)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from neaptide.clusters.hosts.toxiproxy import Toxic
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness.catalog import documented, scenario_files
-from neaptide.harness.explain import in_words
 from neaptide.harness.play import cluster_spec
 from neaptide.nemesis.scenario import (
     Scenario,
@@ -79,14 +78,8 @@ def test_the_documented_loss_reads_as_the_document_does() -> None:
     scenario = load_scenario(scenario_files()["hw-truncation-loss"])
     kinds = [type(scheduled.step) for scheduled in scenario.steps]
     assert kinds[:4] == [Produce, Hold, Hold, Produce]
-    assert scenario.steps[1].step == Hold(
-        name="response C→A",
-        message="response",
-        api="fetch",
-        source="C",
-        destination="A",
-        where="high_watermark >= 2",
-    )
+    assert scenario.steps[1].step == Hold("C", "A", response="fetch", where="high_watermark >= 2")
+    assert scenario.steps[1].step.name == "response C→A"
     assert scenario.steps[5].step == Kill("C", "discarded")
     assert scenario.topic.assignment == (("C", "B", "A"),)
     assert scenario.settings["unclean.leader.election.enable"] == "false"
@@ -152,7 +145,10 @@ def test_a_power_failure_names_what_survives() -> None:
         ("[[step]]\npause = { broker = 'A' }\nresume = { broker = 'A' }", "a step does one thing"),
         ("[[step]]\nwhy = 'nothing'", "does nothing"),
         ("[[step]]\nuntil = 'acked(m1)'", "no step produces the record m1"),
-        ("[[step]]\nuntil = 'leader is A'\nwithin = 'soon'", "must be a number of seconds"),
+        (
+            "[[step]]\nuntil = 'leader is A'\nwithin = 'soon'",
+            "'within' must be a number, not 'soon'",
+        ),
         ("[[step]]\nproduce = {}", "needs a record"),
         ("[[step]]\nproduce = { record = 'm1', acks = 'some' }", "must be one of 0, 1, all"),
         ("[[step]]\nhold = { from = 'A', to = 'B' }", "needs either request"),
@@ -223,7 +219,10 @@ def test_a_power_failure_names_what_survives() -> None:
             "no toxic 't' is there",
         ),
         ("[[step]]\nproduce = { record = 'm1', to = 'X' }", "'X' is no broker"),
-        ("[[step]]\nuntil = 'level'\n[expect.seen]\n'isr' = 'kafka:0.8'", "must have a list"),
+        (
+            "[[step]]\nuntil = 'level'\n[expect.seen]\n'isr' = 'kafka:0.8'",
+            "expect.seen: 'isr' must be a list",
+        ),
         ("[[step]]\nuntil = 'level'\n[expect.seen]\n'acked(m9)' = []", "no step produces the"),
         ("[[step]]\nreassign = { replicas = ['A', 'A'] }", "replicas must name each broker once"),
         ("[[step]]\nreassign = { replicas = [] }", "replicas must name each broker once"),
@@ -257,7 +256,11 @@ def test_a_mistake_is_named_with_its_remedy(steps: str, says: str) -> None:
     [
         ("title = ", "is not valid TOML"),
         ("[cluster]\nbrokers = ['A']", "'title' is missing"),
-        ("title = 't'\nstep = []\n[cluster]\nbrokers = ['A', 'A']\ntopics.t = {}", "each broker"),
+        (
+            "title = 't'\nstep = []\n[cluster]\nbrokers = ['A', 'A']\n"
+            "topics.t = {assignment = [['A']]}",
+            "each broker",
+        ),
         ("title = 't'\nstep = []\n[cluster]\nbrokers = ['A']\ntopics = {}", "exactly one topic"),
         (
             "title = 't'\nstep = []\n[cluster]\nbrokers = ['A']\ntopics.t = {assignment = [['B']]}",
@@ -411,12 +414,13 @@ def test_a_toxic_has_its_units_in_its_names_and_ends_by_its_own() -> None:
     )
     scenario = parse_scenario("mine", HEAD + text, "mine.toml")
     begin, end = (scheduled.step for scheduled in scenario.steps)
-    said = {"latency_ms": 300, "jitter_ms": 0}
-    toxic = Toxic("latency", "downstream", said)
-    assert begin == AddToxic("latency A replication downstream", "A", "replication", toxic)
+    said = {"latency_ms": 300}
+    assert begin == AddToxic("A", "replication", "downstream", "latency", said)
+    assert begin.name == "latency A replication downstream"
+    assert begin.toxic == Toxic("latency", "downstream", {**said, "jitter_ms": 0})
     assert end == EndToxic("latency A replication downstream")
     assert not is_simulated(scenario)
-    assert "latency, downstream (latency_ms = 300, jitter_ms = 0)" in in_words(begin)
+    assert "latency, downstream (latency_ms = 300, jitter_ms = 0)" in begin.words()
 
 
 OPERATORS = """
@@ -436,7 +440,7 @@ def test_operators_ask_for_replicas_leaders_and_another_controller() -> None:
     scenario = parse_scenario("mine", HEAD + OPERATORS, "mine.toml")
     done = [scheduled.step for scheduled in scenario.steps]
     assert done == [Reassign(("B", "A")), Elect(), Elect(0, "unclean"), MoveController()]
-    assert [in_words(step) for step in done] == [
+    assert [step.words() for step in done] == [
         "asks for the replicas B, A of partition 0",
         "asks for a preferred election for partition 0",
         "asks for an unclean election for partition 0",

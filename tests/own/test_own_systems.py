@@ -197,7 +197,7 @@ def test_what_does_not_read_the_settings_of_clients_is_refused(directory: Path) 
     assert asked(plain, workload="groups").coordinated == ("g", "group")
     for step in (
         OpenClient("p", "raw_producer", None, "tx"),
-        Hold("r", "request", "produce", "client", "A", "", None, None, "client"),
+        Hold.of("request", "produce", "client", "A", rule="r"),
     ):
         changed = replace(LOSS, steps=(ScheduledStep(step, 1),))
         assert "reads or writes messages of clients itself" in (

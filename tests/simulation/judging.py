@@ -29,12 +29,12 @@ from neaptide.clusters.hosts.place import parse_place
 from neaptide.harness.play import play
 from neaptide.harness.systems import parse_systems
 from neaptide.nemesis import steps
+from neaptide.nemesis.player import MissedError
 from neaptide.nemesis.scenario import Scenario, parse_scenario
 from neaptide.nemesis.search.document import Cluster, document_of
 from neaptide.nemesis.search.explore import play_moves
 from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.moves import FAULTS, HELD, Drawing, draw_moves
-from neaptide.nemesis.search.perform import MissedError
 from neaptide.nemesis.search.play import simulate
 from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.targets import COMMITS, Target

@@ -58,7 +58,7 @@ def searched(aimed: Target, bounds: Counts, states_max: int = 5_000) -> Searched
 ONE_ON_AN_OLDER_EPOCH = (
     steps.Cut("B", "coordination", "coordination", both=True),
     steps.Await(),
-    steps.Hold("m1 for A", "response", "fetch", "C", "A"),
+    steps.Hold.of("response", "fetch", "C", "A", rule="m1 for A"),
     steps.Produce(("m1",)),
     steps.Kill("C", "discarded"),
     steps.Restart("C"),

@@ -324,7 +324,9 @@ def test_beside_control_a_power_failure_takes_no_last_copy() -> None:
     def drawn(held: tuple[str, ...]) -> set[str]:
         drawing = Drawing(target.names, ("all",), {"power_off": 1.0}, held)
         moves = [draw_moves(Random(seed), world, (), drawing) for seed in range(40)]
-        return {step.broker for move in moves for step in move if isinstance(step, steps.PowerOff)}
+        return {
+            str(step.broker) for move in moves for step in move if isinstance(step, steps.PowerOff)
+        }
 
     def killed(held: tuple[str, ...], *so_far: steps.Step) -> set[str]:
         drawing = Drawing(target.names, ("all",), {"kill": 1.0}, held)

@@ -97,7 +97,7 @@ def test_a_step_waits_for_a_zombie_in_the_isr_or_for_its_being_fenced() -> None:
 
 def test_a_record_goes_to_who_leads_where_a_zombie_believes_in_another() -> None:
     text = _document("2.0", SAID)
-    assert _line(text, 'produce = { record = "m1"').endswith('acks = "all" }')
+    assert _line(text, 'produce = { record = "m1"').endswith('"m1" }')
     assert _line(text, 'produce = { record = "m2"').endswith('to = "A" }')
 
 

@@ -176,8 +176,10 @@ def test_a_file_that_speaks_of_groups_wrongly_is_refused(old: str, new: str, pro
 
 PRODUCE, AGAIN = steps.Produce(("m1",)), steps.Produce(("m2",))
 READ_ON, KILL = steps.Consume(0, "g"), steps.Kill("C", "discarded")
-HOLD = steps.Hold("h", "response", "fetch", "C", "B")
-STALE = steps.Hold("h", "response", "fetch", "C", "B", "high_watermark >= 1", topic=OFFSETS_TOPIC)
+HOLD = steps.Hold.of("response", "fetch", "C", "B", rule="h")
+STALE = steps.Hold.of(
+    "response", "fetch", "C", "B", "high_watermark >= 1", topic=OFFSETS_TOPIC, rule="h"
+)
 # What shows each mutant, and leaves the unbroken core silent.
 SHOWN = {
     "commits-acked-at-once": (PRODUCE, HOLD, READ_ON, KILL),

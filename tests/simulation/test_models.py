@@ -65,9 +65,9 @@ def _asked(generation: str) -> Target:
 # A has m1 of epoch 0, which B never had. B leads, writes m2 and dies before A is cut; so A leads
 # with m1, and B, who returns, is answered where epoch 1 ends in A's log: nowhere before m2's end.
 FAST_ELECTIONS = (
-    steps.Hold("m1 for B", "response", "fetch", "C", "B"),
+    steps.Hold.of("response", "fetch", "C", "B", rule="m1 for B"),
     steps.Produce(("m1",)),
-    steps.Hold("A's question", "response", "offset_for_leader_epoch", "B", "A"),
+    steps.Hold.of("response", "offset_for_leader_epoch", "B", "A", rule="A's question"),
     steps.Kill("C", "discarded"),
     steps.Produce(("m2",)),
     steps.Kill("B", "discarded"),

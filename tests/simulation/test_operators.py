@@ -15,6 +15,7 @@ from neaptide.clusters.simulation.network import Hold
 from neaptide.clusters.simulation.service import Service
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
+from neaptide.nemesis.player import MissedError
 from neaptide.nemesis.scenario import parse_scenario
 from neaptide.nemesis.search.deliveries import Depose, Elect, Reassign, operations
 from neaptide.nemesis.search.document import Cluster, document_of
@@ -25,7 +26,7 @@ from neaptide.nemesis.search.invariants import BrokenError, Watch, allowed_to_br
 from neaptide.nemesis.search.moves import Drawing, draw_moves
 from neaptide.nemesis.search.mutants import BY_NAME, applied
 from neaptide.nemesis.search.observed import assigned, is_reassigning
-from neaptide.nemesis.search.perform import MissedError, Performer, can_do
+from neaptide.nemesis.search.perform import Performer, can_do
 from neaptide.nemesis.search.play import simulate
 from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.shrink import renamed_brokers
@@ -396,10 +397,7 @@ def test_a_late_read_of_the_controller_before_does_not_stop_a_reassignment() -> 
     _play(
         world,
         steps.Kill("C", "discarded"),
-        steps.Hold(
-            *("request B→controller", "request", "alter_partition", "B", "controller"),
-            purpose="coordination",
-        ),
+        steps.Hold("B", "controller", request="alter_partition"),
         steps.Reassign(("C", "B")),
         steps.Cut("A", "coordination", "coordination", both=False),
         steps.Restart("C"),

@@ -20,8 +20,7 @@ from neaptide.harness.systems import check_system_on, parse_systems
 from neaptide.nemesis.scenario import Scenario, expected_outcome
 from neaptide.nemesis.search.mutants import BY_NAME
 from neaptide.nemesis.search.play import is_simulated, simulate
-from neaptide.nemesis.steps import MoveController, verb_of
-from neaptide.nemesis.verbs import VERBS
+from neaptide.nemesis.steps import VERBS
 from neaptide.results.run import Aim, read_run
 from tests.proof import proof_but
 
@@ -78,7 +77,6 @@ def test_what_the_simulation_notes_is_called_as_in_files() -> None:
     }
     assert {"elect", "hold", "kill", "power_off"} <= names
     assert names <= {*VERBS, "measured"}
-    assert verb_of(MoveController()) == "move_controller"
 
 
 def test_a_follower_that_counts_as_caught_up_on_any_fetch_leads_and_loses() -> None:

@@ -12,6 +12,7 @@ import pytest
 from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
 from neaptide.harness.catalog import documented
 from neaptide.nemesis import steps
+from neaptide.nemesis.gate.model import MessageKind
 from neaptide.nemesis.scenario import load_scenario
 from neaptide.nemesis.search.explore import Found, watched_world
 from neaptide.nemesis.search.hunt import is_of_the_unbroken
@@ -47,13 +48,13 @@ def test_a_documented_scenario_shows_the_mutant(name: str) -> None:
     assert simulate(scenario, mutant.rules).judged.outcome == "held"
 
 
-def _hold(message: steps.Message, source: str, to: str, where: str = "") -> steps.Hold:
-    return steps.Hold(f"{message} {source}→{to}", message, "fetch", source, to, where)
+def _hold(message: MessageKind, source: str, to: str, where: str = "") -> steps.Hold:
+    return steps.Hold.of(message, "fetch", source, to, where, rule=f"{message} {source}→{to}")
 
 
-def _hold_epochs(message: steps.Message, source: str, to: str) -> steps.Hold:
+def _hold_epochs(message: MessageKind, source: str, to: str) -> steps.Hold:
     api: steps.Api = "offset_for_leader_epoch"
-    return steps.Hold(f"epochs, {message} {source}→{to}", message, api, source, to)
+    return steps.Hold.of(message, api, source, to, rule=f"epochs, {message} {source}→{to}")
 
 
 def _kill(broker: str) -> steps.Kill:
@@ -165,7 +166,7 @@ ONE_IS_TORN = (steps.Stop("A"), M1, steps.Stop("C"), steps.PowerOff("B"))
 # B is to be in the ISR again when it loses what it has; it is elected with nothing.
 JOINING_AS_ANOTHER = (
     _kill("B"),
-    steps.Hold("change", "request", "alter_partition", "C", "controller", purpose="coordination"),
+    steps.Hold.of("request", "alter_partition", "C", "controller", rule="change"),
     steps.Restart("B"),
     M1,
     _hold("request", "B", "C"),
@@ -273,10 +274,10 @@ def test_what_the_unbroken_generation_does_as_well_shows_no_mutant(
 
 # B has m1 alone, A has m2 too, and nobody has acknowledged any; A is cut, and then leads.
 M2_IS_CUT = (
-    steps.Hold("B", "request", "fetch", "B", "C", "fetch_offset >= 1"),
+    steps.Hold.of("request", "fetch", "B", "C", "fetch_offset >= 1", rule="B"),
     steps.Produce(("m1",)),
     steps.Produce(("m2",)),
-    steps.Hold("A", "request", "fetch", "A", "B"),
+    steps.Hold.of("request", "fetch", "A", "B", rule="A"),
     steps.Kill("C", "discarded"),
     steps.Kill("B", "discarded"),
 )

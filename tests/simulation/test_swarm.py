@@ -16,6 +16,7 @@ from neaptide.harness.cli_search import exit_of, print_found
 from neaptide.harness.exits import Exit
 from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import COORDINATION
+from neaptide.nemesis.player import MissedError
 from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS, command_of
 from neaptide.nemesis.search.ending import end
 from neaptide.nemesis.search.episode import broken_rule, explore_seed
@@ -23,7 +24,7 @@ from neaptide.nemesis.search.explore import Episode, Found, is_suspect, played, 
 from neaptide.nemesis.search.hunt import SCHEDULES_OF_A_SWARM, Effort, hunt
 from neaptide.nemesis.search.judge import Judged, judge
 from neaptide.nemesis.search.mutants import BY_NAME, applied
-from neaptide.nemesis.search.perform import MissedError, Performer
+from neaptide.nemesis.search.perform import Performer
 from neaptide.nemesis.search.priorities import drawn_bounds
 from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.shrink import replay
@@ -365,9 +366,9 @@ def _outcome(
 # E deletes m2 while D, which has m1 at its offset, is away. Of the five, E, D and C have the log.
 LATE = (
     steps.Kill("E", "discarded"),
-    steps.Hold("no fetch of E", "request", "fetch", "E", "D"),
+    steps.Hold.of("request", "fetch", "E", "D", rule="no fetch of E"),
     steps.Restart("E"),
-    steps.Hold("no answer to C", "response", "fetch", "D", "C"),
+    steps.Hold.of("response", "fetch", "D", "C", rule="no answer to C"),
     steps.Produce(("m1",)),
     steps.Kill("D", "discarded"),
     steps.Produce(("m2",)),

@@ -1,0 +1,62 @@
+"""One `[[step]]` of a scenario file, or of an aimed fault: what is done, until when, why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+
+from neaptide.nemesis.complaints import complaint
+from neaptide.nemesis.conditions import Condition, ConditionError
+from neaptide.nemesis.steps.language import VERBS, Complain, Names, Step, read_step
+from neaptide.nemesis.steps.waiting import Await
+
+
+class Common(BaseModel):
+    """The keys that every step may have beside its verb."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    until: str | None = None
+    """What the step waits for: a condition."""
+    within: Annotated[float, Strict(), Field(gt=0)] | None = None
+    """How many seconds it waits at most."""
+    why: str = ""
+    """What it is for: a text for readers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """`within_s` None: the file does not say."""
+
+    step: Step
+    until: Condition | None
+    within_s: float | None
+    why: str
+
+
+def read_document(
+    raw: Mapping[str, Any],
+    names: Names,
+    condition: Callable[[str], Condition],
+    complain: Complain,
+) -> Document:
+    """Raises what `complain` makes of a sentence."""
+    common = {key: value for key, value in raw.items() if key in Common.model_fields}
+    verbs = [key for key in raw if key not in common]
+    if len(verbs) > 1:
+        raise complain(f"has {' and '.join(verbs)}; a step does one thing")
+    if not verbs and "until" not in raw:
+        raise complain(f"does nothing; a step is one of {', '.join(VERBS)}, or an until")
+    try:
+        said = Common.model_validate(common)
+    except ValidationError as error:
+        raise complain(complaint(error, raw, tuple(Common.model_fields))) from None
+    step = read_step(verbs[0], raw[verbs[0]], names, complain) if verbs else Await()
+    try:
+        until = None if said.until is None else condition(said.until)
+    except ConditionError as error:
+        raise complain(str(error)) from None
+    return Document(step, until, said.within, said.why)
