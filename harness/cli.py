@@ -584,6 +584,7 @@ app.command()(cli_serve.serve)
 app.command()(cli_nightly.nightly)
 app.command("list")(cli_scenarios.list_)
 app.command()(cli_scenarios.new)
+app.command()(cli_scenarios.schema)
 app.command()(cli_scenarios.explain)
 app.add_typer(cli_spark.app, name="spark")
 

@@ -1,4 +1,4 @@
-"""The commands `list`, `new` and `explain`: what there is to play, and what it will do."""
+"""The commands `list`, `new`, `schema`, `explain`: what there is to play, and what it will do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def list_(json: Json = False) -> None:
     from neaptide.harness.catalog import documented, scenario_files
     from neaptide.harness.systems import KNOWN
     from neaptide.nemesis.drawn.faults import FAULTS
-    from neaptide.nemesis.scenario import SUBJECTS, expected_outcome
+    from neaptide.nemesis.scenario import expected_outcome
+    from neaptide.nemesis.scenario_file import SUBJECTS
     from neaptide.workloads.catalog import WORKLOADS
 
     scenarios = [scenario for _, scenario in documented([])]
@@ -65,7 +66,7 @@ def list_(json: Json = False) -> None:
 
 def by_subject(scenarios: Sequence[Scenario]) -> list[Scenario]:
     """In the order of the subjects; those that name none are last."""
-    from neaptide.nemesis.scenario import SUBJECTS
+    from neaptide.nemesis.scenario_file import SUBJECTS
 
     order: Mapping[str | None, int] = {subject: n for n, subject in enumerate(SUBJECTS)}
     return sorted(scenarios, key=lambda s: (order.get(s.teaches, len(SUBJECTS)), s.name))
@@ -92,6 +93,13 @@ def new(
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}.") from None
     output.out.print(f"{file} is written; neaptide explain {file} explains it.", markup=False)
+
+
+def schema() -> None:
+    """Print the JSON Schema of scenario files, by which editors complete and check them."""
+    from neaptide.nemesis.scenario_file import scenario_schema
+
+    output.print_json(scenario_schema())
 
 
 def explain(

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic import ValidationError
 
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.nearest import did_you_mean
@@ -21,6 +21,7 @@ from neaptide.clusters.producer import ProducerOptions
 from neaptide.clusters.settings import problem_of
 from neaptide.nemesis.complaints import complaint
 from neaptide.nemesis.conditions import Condition, ConditionError, parse_condition
+from neaptide.nemesis.scenario_file import KEYS, File, RoundTable, TopicTable
 from neaptide.nemesis.steps import (
     Load,
     Measure,
@@ -52,10 +53,6 @@ __all__ = [
 
 DEFAULT_WITHIN_S: Final = 20.0
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
-Subject = Literal[
-    "replication", "durability", "epochs", "producers", "groups", "transactions", "operations"
-]
-SUBJECTS: Final = get_args(Subject)
 _KINDS: Final = ("neaptide", "kafka")
 _VERSION: Final = r"\d+(\.\d+)*"
 # Of nothing, and of a star: any version.
@@ -167,67 +164,6 @@ def with_brokers(scenario: Scenario, ids: Sequence[int]) -> Scenario:
     return replace(read, steps=steps)
 
 
-class _Table(BaseModel):
-    """A table of a scenario file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _TopicTable(_Table):
-    assignment: list[Annotated[list[str], Field(min_length=1)]] = Field(min_length=1)
-    """The replicas of each partition, in the order of preference: the first is preferred."""
-    settings: dict[str, Any] = {}
-    """Topic settings."""
-
-
-class _ClusterTable(_Table):
-    brokers: list[str] = Field(min_length=1)
-    """The names of the brokers."""
-    topics: dict[str, _TopicTable]
-    """The topic, and where it matters `__consumer_offsets` and `__transaction_state`."""
-    settings: dict[str, Any] = {}
-    """Broker settings."""
-    start_order: list[str] | None = None
-    """Not set: as in `brokers`. The first to start is the controller with ZooKeeper."""
-    controllers: Annotated[int, Strict(), Field(ge=1)] = 1
-    """How many, where controllers are nodes of their own."""
-
-
-class _ClientsTable(_Table):
-    idempotence: Annotated[bool, Strict()] = False
-    max_in_flight: Annotated[int, Strict()] = 1
-    retries: Annotated[int, Strict()] = 0
-    retry_backoff_ms: Annotated[int, Strict()] = 50
-
-
-class _RoundTable(_Table):
-    follower: str
-    fetch_offset: Annotated[int, Strict()]
-    records: Annotated[bool, Strict()]
-    high_watermark: Annotated[int, Strict()]
-
-
-class _ExpectTable(BaseModel):
-    """Outcome → systems, in a table that may have more."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-    rounds: list[_RoundTable] = []
-    seen: dict[str, list[str]] = {}
-    __pydantic_extra__: dict[str, list[str]]
-
-
-class _File(_Table):
-    title: str
-    source: list[str] = []
-    teaches: Subject | None = None
-    cluster: _ClusterTable
-    clients: _ClientsTable = _ClientsTable()
-    step: list[dict[str, Any]]
-    expect: _ExpectTable = Field(default_factory=lambda: _ExpectTable.model_validate({}))
-    not_served: dict[str, str] = {}
-
-
 class _Reader:
     def __init__(self, name: str, where: str, text: str, ids: Sequence[int] = ()) -> None:
         self.name = name
@@ -244,9 +180,9 @@ class _Reader:
 
     def scenario(self, document: dict[str, Any]) -> Scenario:
         try:
-            file = _File.model_validate(document)
+            file = File.model_validate(document)
         except ValidationError as error:
-            raise self.complain(complaint(error, document, _KNOWN)) from None
+            raise self.complain(complaint(error, document, KEYS)) from None
         cluster = file.cluster
         self._check_patterns("not_served", file.not_served)
         self.names.brokers = dict(zip(cluster.brokers, self.ids or count(), strict=False))
@@ -307,7 +243,7 @@ class _Reader:
             if isinstance(step, Produce | Load) and step.acks != "all":
                 raise self.complain(f"line {scheduled.line}: with idempotence, acks must be all")
 
-    def _topic(self, name: str, raw: _TopicTable) -> Topic:
+    def _topic(self, name: str, raw: TopicTable) -> Topic:
         assignment = tuple(
             tuple(self._broker(broker) for broker in replicas) for replicas in raw.assignment
         )
@@ -326,7 +262,7 @@ class _Reader:
             raise self.complain(f"{where}: {problem}")
         return settings
 
-    def _expected_round(self, raw: _RoundTable) -> ExpectedRound:
+    def _expected_round(self, raw: RoundTable) -> ExpectedRound:
         self._broker(raw.follower)
         return ExpectedRound(**raw.model_dump())
 
@@ -392,11 +328,6 @@ class _Reader:
         return ScheduledStep(read.step, line, read.until, within_s, read.why)
 
 
-_KNOWN: Final = tuple(
-    key
-    for table in (_File, _ClusterTable, _TopicTable, _ClientsTable, _ExpectTable, _RoundTable)
-    for key in table.model_fields
-)
 _SENDING: Final = ("produce", "send")
 
 

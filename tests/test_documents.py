@@ -114,7 +114,7 @@ NUMBERS = {"N": "1", "S": "60"}
 
 def words_of(line: str) -> list[str]:
     """What a shell would give to the program; what stands for something else is given as a name."""
-    command = re.split(r"\s(?:&|\|\||;)(?:\s|$)|;\s", line, maxsplit=1)[0]
+    command = re.split(r"\s(?:&|\|\||;|>)(?:\s|$)|;\s", line, maxsplit=1)[0]
     words = shlex.split(command, comments=True)[1:]
     words = [NUMBERS.get(word, word) for word in words if word != "…"]
     return ["latest" if PLACEHOLDER.search(word) else word for word in words]

@@ -291,7 +291,7 @@ def schema_of(verb: str) -> Mapping[str, Any]:
     for one in filter(is_dataclass, reversed(cls.__mro__)):  # each explains its own fields
         made = _adapter(one).json_schema()
         for key, schema in made.get("properties", {}).items():
-            properties[key] = properties.get(key, {}) | _plain(schema)
+            properties[key] = properties.get(key, {}) | plain(schema)
     made = cls.keys({**made, "properties": properties})
     return {
         "description": cls.does(),
@@ -302,7 +302,7 @@ def schema_of(verb: str) -> Mapping[str, Any]:
     }
 
 
-def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
+def plain(schema: Mapping[str, Any]) -> dict[str, Any]:
     """TOML has no null: a key is there or not. Titles only repeat the key's name."""
     kept = {key: value for key, value in schema.items() if key not in ("title", "anyOf")}
     if "description" in kept:

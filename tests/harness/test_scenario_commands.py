@@ -12,7 +12,8 @@ from neaptide.harness.catalog import documented
 from neaptide.harness.cli_scenarios import by_subject, explain, list_, new
 from neaptide.harness.doctor import examine
 from neaptide.harness.explain import explained
-from neaptide.nemesis.scenario import SUBJECTS, Scenario, expected_outcome, load_scenario
+from neaptide.nemesis.scenario import Scenario, expected_outcome, load_scenario
+from neaptide.nemesis.scenario_file import SUBJECTS
 from neaptide.nemesis.search.play import simulate
 from tests.harness.command import neaptide
 
