@@ -66,9 +66,10 @@ def _start_through(number: signal.Signals, started: list[bool]) -> None:
 
 
 def test_who_is_not_interrupted_hears_of_nothing() -> None:
+    before = signal.getsignal(signal.SIGINT)
     with whole_start():
-        pass
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_what_comes_to_its_end_is_waited_for() -> None:
