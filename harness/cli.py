@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import signal
 import sys
@@ -31,6 +32,8 @@ from neaptide.harness import (
     cli_shrink,
     cli_spark,
     cli_steps,
+    completion,
+    configuration,
     interrupted,
     output,
     spark_watch,
@@ -40,6 +43,7 @@ from neaptide.harness.failing import parse_fail_on, verdict_status
 from neaptide.harness.left_behind import REMOVERS
 from neaptide.harness.options import (
     CLUSTER,
+    DEFAULT_SYSTEM,
     LOAD,
     VERDICT,
     FailOn,
@@ -52,8 +56,12 @@ from neaptide.harness.options import (
     Nemesis,
     NoCheck,
     Nodes,
+    Quiet,
     RetriesUnknown,
     Seed,
+    Systems,
+    Verbose,
+    duration,
 )
 from neaptide.harness.outgoing import guard_streams, status_after
 from neaptide.harness.signals import end_as_by_ctrl_c
@@ -67,7 +75,6 @@ app = typer.Typer(
     name="neaptide",
     help="Breaks Kafka-style replicated logs on purpose and proves what was lost.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     epilog="Exit status: 0 as expected, 1 anomaly, 2 unknown (nothing was proved), 64 wrong usage,"
     " 69 something is missing.",
@@ -89,11 +96,12 @@ def _seed(given: int | None) -> int:
 @app.command()
 def repro(
     scenarios: Annotated[
-        list[str] | None, typer.Argument(help="Names of scenarios. All if you give none.")
+        list[str] | None,
+        typer.Argument(
+            help="Names of scenarios. All if you give none.", autocompletion=completion.scenarios
+        ),
     ] = None,
-    system: Annotated[
-        list[str] | None, typer.Option(help="A system to test, such as kafka:3.9.1. Repeatable.")
-    ] = None,
+    system: Systems = None,
     host: Host = "local",
     image: Image = None,
     nodes: Nodes = None,
@@ -108,6 +116,8 @@ def repro(
     retries_unknown: RetriesUnknown = 0,
     seed: Seed = None,
     master: Master = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Play documented scenarios, and compare the outcomes with the predicted ones."""
@@ -138,7 +148,7 @@ def repro(
         check_place(here, _print_line)
     number = _seed(seed)
     find_java()
-    output.err.print(f"seed {number}")
+    output.note(f"seed {number}")
     spark = SparkStart(master)
     with output.reporting(len(todo)) as reporter:
         results = run_cells(
@@ -171,21 +181,25 @@ def run(
     context: typer.Context,
     workload: Annotated[
         str,
-        typer.Argument(help="A workload, such as append. Or a scenario: FILE.toml, or its name."),
+        typer.Argument(
+            help="A workload, such as append. Or a scenario: FILE.toml, or its name.",
+            autocompletion=completion.played,
+        ),
     ],
     system: Annotated[
         str,
         typer.Option(
-            help="The system to test: neaptide:0.11, kafka:3.9.1, or a file, my-cluster.toml.",
+            "--system",
+            "-s",
+            help="The system to test: neaptide:4.0, kafka:3.9.1, or a file, my-cluster.toml.",
+            autocompletion=completion.systems,
             rich_help_panel=CLUSTER,
         ),
-    ] = "neaptide:0.11",
+    ] = DEFAULT_SYSTEM,
     nemesis: Nemesis = "none",
     time_s: Annotated[
         float,
-        typer.Option(
-            "--time", min=1, help="How long the load lasts, in seconds.", rich_help_panel=LOAD
-        ),
+        duration("--time", "How long the load lasts: 90s, 5m, 1h.", least_s=1, panel=LOAD),
     ] = 60,
     rate: Annotated[
         float | None,
@@ -235,6 +249,7 @@ def run(
         str,
         typer.Option(
             help="The client library: confluent-kafka, kafka-python, aiokafka, or java.",
+            autocompletion=completion.clients,
             rich_help_panel=LOAD,
         ),
     ] = "confluent-kafka",
@@ -273,6 +288,8 @@ def run(
     no_check: NoCheck = False,
     seed: Seed = None,
     master: Master = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Play a workload under random faults, or a scenario of your own."""
@@ -381,7 +398,7 @@ def _run_scenario(
     scenario = load_scenario(file)
     check_place(place_of(system, place), _print_line)
     find_java()
-    output.err.print(f"seed {seed}")
+    output.note(f"seed {seed}")
     spark = None if fail_on is None else SparkStart(master)
     with output.reporting(len(scenario.steps)) as reporter:
         played = asyncio.run(play(scenario, system, seed, where, reporter.report, place, min_acked))
@@ -403,8 +420,8 @@ def _run_workload(
 
     check_place(place_of(asked.system, asked.place), _print_line)
     find_java()
-    output.err.print(f"seed {asked.seed}; to repeat: {asked.repeat()}", markup=False)
-    output.err.print(legend_of(named_brokers(asked.broker_ids)), markup=False)
+    output.note(f"seed {asked.seed}; to repeat: {asked.repeat()}")
+    output.note(legend_of(named_brokers(asked.broker_ids)))
 
     last_s = 0.0
 
@@ -416,12 +433,12 @@ def _run_workload(
                 f"{doing}: {counts['ok']} acknowledged, {counts['fail']} failed,"
                 f" {counts['info']} unknown, {counts['polled']} polled"
             )
-        reporter.report(text if output.err.is_terminal else doing, min(elapsed_s, asked.time_s))
+        reporter.report(text if output.has_bar() else doing, min(elapsed_s, asked.time_s))
 
     def report_fault(value: Mapping[str, Any]) -> None:
         """A bar has no room for it; a log says when it was, and to whom."""
-        if not output.err.is_terminal:
-            output.err.print(f"{last_s:6.1f} s  {output.fault_text(value)}", markup=False)
+        if not output.has_bar():
+            output.note(f"{last_s:6.1f} s  {output.fault_text(value)}")
 
     # Its Java is no load for a cluster that is tested for longer than it takes to start.
     later_s = max(0.0, asked.time_s - _SPARK_STARTS_S)
@@ -515,6 +532,8 @@ def matrix_(
     runs: Annotated[list[str], typer.Argument(help="Run directories, or directories of them.")],
     matrix: Matrix = None,
     master: Master = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Make the table scenario × system from saved runs. Runs without a verdict are checked."""
@@ -566,17 +585,32 @@ def _version(shown: bool) -> None:
 
 @app.callback()
 def common(
+    context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", "-V", callback=_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+    isolated: Annotated[
+        bool,
+        typer.Option(
+            "--isolated", help="Ignore neaptide.toml, pyproject.toml and the variables of options."
+        ),
     ] = False,
 ) -> None:
-    """Before every command: ends what a harness that was killed has left behind."""
+    """Before every command: its defaults, and the end of what a killed harness has left behind."""
+    if not isolated:
+        file = configuration.find_file(Path.cwd())
+        configuration.set_directories(file)
+        context.obj = file
+        context.default_map = configuration.defaults_of(context.command, file, os.environ)
     for what in reap_orphans(removers=REMOVERS, complain=_print_line):
         output.err.print(f"ended what an earlier run left behind: {what}", markup=False)
 
 
 app.command()(cli_check.check)
-app.command()(cli_search.explore)
+app.add_typer(cli_search.app, name="explore")
 app.command()(cli_replay.replay)
 app.command("shrink")(cli_shrink.shrink_)
 app.command()(cli_steps.steps)
@@ -614,12 +648,15 @@ def _guarded(command: Callable[[], Any]) -> int:
         return int(leaving.exit_code)
     except _WrongOptions as error:
         error.show()  # type: ignore[attr-defined]
+        _say_where_from(error)
         return int(Exit.USAGE)
     except (KeyboardInterrupt, typer.Abort):
         output.err.print(interrupted.said(), markup=False)
         return int(Exit.UNKNOWN)
     except Exception as error:
         status = status_of(error)
+        if output.is_verbose():
+            traceback.print_exc(file=output.err.file)
         why = spark_watch.trouble() if status is None else None
         if why is not None:
             output.err.print(f"neaptide: {why}", markup=False)
@@ -629,6 +666,20 @@ def _guarded(command: Callable[[], Any]) -> int:
             return Exit.BUG
         output.err.print(f"neaptide: {error}", markup=False)
         return int(status)
+
+
+def _say_where_from(error: Any) -> None:
+    """Of a value that is wrong and that the command line did not give."""
+    context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
+    if context is None or parameter is None:
+        return
+    source = context.get_parameter_source(parameter.name)
+    if source is not None and source.name == "DEFAULT_MAP":
+        file = context.find_root().obj
+        where = "a variable NEAPTIDE_…" + (f", or {file.path}" if file else "")
+        output.err.print(
+            f"neaptide: nothing on the command line says so, but {where}", markup=False
+        )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from neaptide.clusters.hosts.java import find_java
 from neaptide.harness import output
 from neaptide.harness.exits import Exit
 from neaptide.harness.failing import parse_fail_on, verdict_status
-from neaptide.harness.options import FailOn, Json, Master
+from neaptide.harness.options import FailOn, Json, Master, Quiet, Verbose, duration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +40,8 @@ Plots = Annotated[
     bool, typer.Option("--plots", help="Draw the load over time, in the report of each run.")
 ]
 Html = Annotated[
-    Path | None, typer.Option(help="The file for one page of all runs, the worst first.")
+    Path | None,
+    typer.Option("--html", "-o", help="The file for one page of all runs, worst first."),
 ]
 Junit = Annotated[Path | None, typer.Option(help="The file for JUnit XML. A run is a test case.")]
 Follow = Annotated[bool, typer.Option("--follow", help="Check a run while it still goes on.")]
@@ -54,9 +55,7 @@ Memory = Annotated[
 ]
 TimeLimit = Annotated[
     float | None,
-    typer.Option(
-        min=0, help="Seconds. After that the runs are unknown, with what was found until then."
-    ),
+    duration("--time-limit", "After that the runs are unknown, with what was found until then."),
 ]
 
 
@@ -122,6 +121,8 @@ def check(
     relation: RelationName = None,
     rows: Rows = 20,
     fail_on: FailOn = "anomaly",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Check saved runs, or histories of Jepsen's Kafka workload, with Spark."""

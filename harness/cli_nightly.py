@@ -16,7 +16,7 @@ from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.place import check_place
 from neaptide.harness import output
-from neaptide.harness.options import VERDICT, Json, Seed
+from neaptide.harness.options import VERDICT, Json, Quiet, Seed, Verbose, duration
 
 if TYPE_CHECKING:
     from neaptide.harness.checking import SparkStart
@@ -29,13 +29,15 @@ SUMMARY = "summary.json"
 MARKDOWN = "summary.md"
 _SHOWN_CELLS = 20
 _HOW = "How"
-_DEFAULT_BUDGET = "2h"
+_DEFAULT_BUDGET_S = 7200.0
 
 PlanFile = Annotated[
     Path | None,
     typer.Argument(metavar="[PLAN.toml]", help="What to vary; our own brokers if you give none."),
 ]
-Budget = Annotated[str | None, typer.Option(help="How long, as 2h, 90m or 1h30m; 2h by default.")]
+Budget = Annotated[
+    float | None, duration("--budget", "How long, as 2h, 90m or 1h30m; 2h by default.")
+]
 Jobs = Annotated[
     int | None,
     typer.Option(
@@ -110,6 +112,8 @@ def nightly(
     junit: Junit = None,
     dry_run: DryRun = False,
     seed: Seed = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Try systems, clients and faults in combination for hours; keep and shrink what is found."""
@@ -149,7 +153,7 @@ def _seed(given: int | None) -> int:
 
 
 def _asked(
-    budget: str | None,
+    budget: float | None,
     jobs: int | None,
     master: str | None,
     cells: int | None,
@@ -160,17 +164,13 @@ def _asked(
 ) -> Asked:
     """What is given now counts more than what the night began with. Raises UsageError."""
     from neaptide.harness.nightly.campaign import Asked
-    from neaptide.harness.nightly.plan import parse_duration_s
 
     def or_as_before(given: int | None, name: str) -> Any:
         return night.get(name) if given is None else given
 
     budget_s = night.get("budget_s")
     if budget is not None or budget_s is None:
-        try:
-            budget_s = used_s + parse_duration_s(budget or _DEFAULT_BUDGET)
-        except ValueError as error:
-            raise UsageError(f"--budget: {error}.") from None
+        budget_s = used_s + (_DEFAULT_BUDGET_S if budget is None else budget)
     return Asked(
         budget_s,
         jobs,
@@ -194,7 +194,7 @@ def _begun(
     if dry_run:
         _show(plan, nights, seed, json=json)
     directory = begin(nights, plan, seed, asked)
-    output.err.print(f"seed {seed}; {output.shown(directory)}", markup=False)
+    output.note(f"seed {seed}; {output.shown(directory)}")
     return directory
 
 

@@ -17,14 +17,18 @@ from neaptide.clusters.hosts.place import check_place, parse_place
 from neaptide.harness import output
 from neaptide.harness.exits import Exit
 from neaptide.harness.options import (
+    DEFAULT_SYSTEM,
     Host,
     Image,
     Json,
     KafkaHome,
     Master,
     Nodes,
+    Quiet,
     RetriesUnknown,
     Seed,
+    Systems,
+    Verbose,
 )
 
 
@@ -33,9 +37,7 @@ def replay(
         Path,
         typer.Argument(help="A scenario file of explore, or a schedule of nightly."),
     ],
-    system: Annotated[
-        list[str] | None, typer.Option(help="A system to test, such as kafka:3.9.1. Repeatable.")
-    ] = None,
+    system: Systems = None,
     host: Host = "local",
     image: Image = None,
     nodes: Nodes = None,
@@ -47,6 +49,8 @@ def replay(
     retries_unknown: RetriesUnknown = 0,
     seed: Seed = None,
     master: Master = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Play a saved schedule, and compare the outcome with the one in the file."""
@@ -63,7 +67,7 @@ def replay(
 
     place = parse_place(host, image, nodes)
     scenario = load_scenario(file)
-    systems = parse_systems(system or ["neaptide:0.11"], kafka_home, place.image)
+    systems = parse_systems(system or [DEFAULT_SYSTEM], kafka_home, place.image)
     for one in systems:
         check_system_on(one, place)
         check_place(place_of(one, place), lambda line: output.err.print(line, markup=False))
@@ -75,7 +79,7 @@ def replay(
             _play_twice(file, str(one))
     find_java()
     number = secrets.randbelow(2**31) if seed is None else seed
-    output.err.print(f"seed {number}")
+    output.note(f"seed {number}")
     todo = [Cell(scenario, str(file), one) for one in systems for _ in range(repeat)]
     spark = SparkStart(master)
     with output.reporting(len(todo)) as reporter:

@@ -11,7 +11,7 @@ import typer
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import PLACES
-from neaptide.harness import output
+from neaptide.harness import completion, output
 from neaptide.harness.options import Json
 
 if TYPE_CHECKING:
@@ -103,7 +103,12 @@ def schema() -> None:
 
 
 def explain(
-    scenario: Annotated[str, typer.Argument(help="FILE.toml, or the name of one that ships.")],
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            help="FILE.toml, or the name of one that ships.", autocompletion=completion.scenarios
+        ),
+    ],
 ) -> None:
     """Explain in words what a scenario does and why, without playing it."""
     from neaptide.harness.explain import explained

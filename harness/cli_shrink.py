@@ -20,7 +20,7 @@ import typer
 from neaptide.clusters.errors import UsageError
 from neaptide.harness import output
 from neaptide.harness.exits import Exit
-from neaptide.harness.options import Json
+from neaptide.harness.options import Json, Quiet, Verbose
 from neaptide.results.run import Run, read_run
 from neaptide.results.store import find_run, write_json
 from neaptide.results.verdicts import read_verdict, why_not_believed
@@ -50,6 +50,8 @@ def shrink_(
     confirm: Annotated[
         int, typer.Option(min=0, help="How often the smallest schedule is played at the end.")
     ] = 3,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Make the schedule of a random run smaller, as long as it still loses."""
@@ -138,7 +140,8 @@ def command(run: Run, schedule: Schedule, file: Path) -> list[str]:
 
 def _play(run: Run, schedule: Schedule, file: Path) -> Tried:
     write_json(file, {"schedule": [phase.to_json() for phase in schedule]})
-    words = [sys.executable, "-m", "neaptide.harness.cli", *command(run, schedule, file), "--json"]
+    program = (sys.executable, "-m", "neaptide.harness.cli", "--isolated")
+    words = [*program, *command(run, schedule, file), "--json"]
     try:
         verdict: dict[str, Any] = json_.loads(output_of(words))
     except ValueError:

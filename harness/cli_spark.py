@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
 from neaptide.harness import output, warm_spark
 from neaptide.harness.exits import Exit
-from neaptide.harness.options import Json
+from neaptide.harness.options import Json, duration
 
 app = typer.Typer(
     help="Keep a Spark running, so that checks start at once.",
@@ -22,9 +21,9 @@ app = typer.Typer(
 
 @app.command()
 def start(
-    idle: Annotated[
-        str, typer.Option(help="How long it stays when nobody checks anything: 90s, 30m, 8h.")
-    ] = "30m",
+    idle_s: Annotated[
+        float, duration("--idle", "How long it stays when nobody checks anything: 90s, 30m, 8h.")
+    ] = 1800,
     memory: Annotated[
         str, typer.Option(help="How much memory it may use, such as 900m or 4g.")
     ] = warm_spark.MEMORY,
@@ -33,12 +32,7 @@ def start(
     """Start a Spark that all commands of yours find; it ends by itself when nobody uses it."""
     from neaptide.checkers.pipeline.cluster_session import check_connect
     from neaptide.harness.checking import check_spark
-    from neaptide.harness.nightly.plan import parse_duration_s
 
-    try:
-        idle_s = parse_duration_s(idle)
-    except ValueError as error:
-        raise UsageError(f"--idle: {error}.") from None
     check_spark(None, None, memory)
     check_connect()
     find_java()

@@ -11,10 +11,9 @@ import typer
 
 from neaptide.harness import output
 from neaptide.harness.exits import Exit
-from neaptide.harness.options import Json, Seed
+from neaptide.harness.options import DEFAULT_SYSTEM, Json, Quiet, Seed, Verbose
 from neaptide.results.left_out import StepLeftOut, StepsLeftOut
 
-_DEFAULT_SYSTEM = "neaptide:0.10"
 _WORDS = {"decides": "decides", "helps": "helps", "no": "not needed"}
 
 
@@ -24,10 +23,16 @@ def steps(
     ] = "latest",
     system: Annotated[
         str | None,
-        typer.Option(help="As neaptide:0.10, by default that of the run; kafka is not known."),
+        typer.Option(
+            "--system",
+            "-s",
+            help="As neaptide:0.10, by default that of the run; kafka is not known.",
+        ),
     ] = None,
     plays: Annotated[int, typer.Option(min=1, help="Plays without each step.")] = 20,
     seed: Seed = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Say which step matters: play the schedule in the simulation with each step left out."""
@@ -47,7 +52,7 @@ def steps(
         if file is not None:
             scenario = load_scenario(file)
             number = secrets.randbelow(2**31) if seed is None else seed
-            on = system or _DEFAULT_SYSTEM
+            on = system or DEFAULT_SYSTEM
             found = left_out.leave_out(scenario, on, plays, number, report)
         else:
             directory = find_run(schedule)
@@ -61,7 +66,7 @@ def steps(
 
 
 def _print(found: StepsLeftOut) -> None:
-    output.err.print(f"seed {found.seed}")
+    output.note(f"seed {found.seed}")
     whole = f"With all steps on {found.system}: {_counts(found.outcomes)} of {found.plays} plays."
     output.out.print(whole, markup=False)
     if not found.steps:

@@ -1,4 +1,4 @@
-"""What `explore --mutants`, `--exhaustive` and `--priorities` show, and their exit status."""
+"""What `explore mutants`, `exhaustive` and `priorities` show, and their exit status."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ Bounds = Mapping[str, int]  # by the names of Counts; empty: none was given
 def mutants(asked: Asked, *, json: bool) -> None:
     """Status 1 where a mutant was not found, no test shows it, and nothing hides it."""
     from neaptide.harness.sweep import mutants as hunt
+    from neaptide.harness.sweep import mutants_of
     from neaptide.nemesis.search.hunt import Hunted
-    from neaptide.nemesis.search.mutants import MUTANTS
 
-    with output.reporting(len(MUTANTS)) as reporter:
+    count = len(mutants_of(asked.system))
+    with output.reporting(count) as reporter:
 
         def report(done: int, one: Hunted) -> None:
-            reporter.report(
-                f"{done} of {len(MUTANTS)}: {one.name} {one.outcome or 'not found'}", done
-            )
+            reporter.report(f"{done} of {count}: {one.name} {one.outcome or 'not found'}", done)
 
         found = hunt(asked, report)
     if json:
@@ -82,9 +81,7 @@ def exhaustive(
     _show(found, json=json)
 
 
-def priorities(
-    asked: Asked, bounds: Bounds, states: int, *, fetches_only: bool, json: bool
-) -> None:
+def priorities(asked: Asked, bounds: Bounds, *, fetches_only: bool, json: bool) -> None:
     from neaptide.harness.sweep import BOUNDS, Deliveries
     from neaptide.harness.sweep import priorities as search
     from neaptide.nemesis.search.campaign import Campaign
@@ -97,7 +94,7 @@ def priorities(
             reporter.report(f"{campaign.schedules} runs", done)
 
         given = BOUNDS._replace(**bounds) if bounds else None
-        found = search(asked, Deliveries(given, states, fetches_only), report)
+        found = search(asked, Deliveries(given, fetches_only=fetches_only), report)
     if not json:
         output.out.print(f"{found['system']}: {found['runs']} runs in {found['seconds']:.1f} s")
     _show(found, json=json)

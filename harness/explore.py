@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,15 +45,15 @@ KEPT_MAX: Final = 20
 class Asked:
     """What the command line asks for."""
 
-    system: str
+    system: str  # of mutants: empty means all
     seed: int
-    seeds: int | None
-    time_s: float | None
-    acks: str
-    faults: tuple[str, ...]
-    settings: Mapping[str, str]
-    save: Path
-    first: bool
+    seeds: int | None = None
+    time_s: float | None = None
+    acks: str = "all"
+    faults: tuple[str, ...] = DEFAULT_FAULTS
+    settings: Mapping[str, str] = field(default_factory=dict)
+    save: Path = Path("schedules")
+    first: bool = False
     workers: int | None = None
     invariants: bool = False
     outcome: str | None = None  # None: any that is bad
@@ -127,12 +127,8 @@ def _check_names(settings: Mapping[str, str]) -> None:
 
 def _check_drawn(asked: Asked) -> None:
     """Raises UsageError for what every seed of a swarm draws."""
-    given = {f"--set {name}" for name in DRAWN_SETTINGS if name in asked.settings}
-    given |= {"--brokers"} if asked.brokers is not None else set()
-    given |= {"--partitions"} if asked.partitions is not None else set()
-    given |= {"--retention"} if asked.retention else set()
-    for option in sorted(given):
-        raise UsageError(f"{option}: with --swarm every seed draws it.")
+    for name in sorted(set(DRAWN_SETTINGS) & set(asked.settings)):
+        raise UsageError(f"--set {name}: every seed of a swarm draws it.")
 
 
 def _check_idempotence(acks: tuple[str, ...], rules: Generation) -> None:

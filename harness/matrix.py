@@ -44,7 +44,7 @@ def check_missing(runs: Sequence[Path], master: str | None = None) -> None:
     if not missing:
         return
     find_java()
-    output.err.print(f"checking {len(missing)} runs with Spark")
+    output.note(f"checking {len(missing)} runs with Spark")
     with SparkStart(master) as spark:
         check_and_report(spark.session(), missing)
 

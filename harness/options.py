@@ -3,21 +3,65 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from neaptide.clusters.duration import parse_duration_s
+from neaptide.harness import completion, output
+
+# What is tested where nobody says what: by every command, by nights and by the pytest plugin.
+DEFAULT_SYSTEM: Final = "neaptide:4.0"
 # The groups in which `--help` shows options.
 CLUSTER: Final = "Cluster"
 LOAD: Final = "Load"
 FAULT: Final = "Faults"
 VERDICT: Final = "Verdict"
 
+
+def duration(name: str, text: str, least_s: float = 0, panel: str | None = None) -> Any:
+    """An option that says how long; its value is in seconds."""
+
+    def parse(given: str) -> float:
+        try:
+            seconds = parse_duration_s(given)
+        except ValueError as error:
+            raise typer.BadParameter(f"{error}.") from None
+        if seconds < least_s:
+            raise typer.BadParameter(f"{given!r} is less than {least_s:g} s.")
+        return seconds
+
+    return typer.Option(name, parser=parse, metavar="DURATION", help=text, rich_help_panel=panel)
+
+
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print results and errors only.", callback=output.be_quiet),
+]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Print each step and fault as a line, and where an error comes from.",
+        callback=output.be_verbose,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Systems = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--system",
+        "-s",
+        help="A system to test, such as kafka:3.9.1. Repeatable.",
+        autocompletion=completion.systems,
+    ),
+]
 Host = Annotated[
     str,
     typer.Option(
         help="Where brokers run: local, netns, docker, ssh:me@h1,h2, or simulation.",
+        autocompletion=completion.hosts,
         rich_help_panel=CLUSTER,
     ),
 ]
@@ -31,7 +75,7 @@ Nodes = Annotated[
 ]
 Matrix = Annotated[
     Path | None,
-    typer.Option("--matrix", help="The file to write the matrix to: FILE.html, .md or .json."),
+    typer.Option("--matrix", "-o", help="Where the matrix goes: FILE.html, .md or .json."),
 ]
 KafkaHome = Annotated[
     Path | None,
@@ -83,6 +127,7 @@ Nemesis = Annotated[
     typer.Option(
         help="Faults, separated by commas, such as rounds,kill; or all, or none. `neaptide list`"
         " names and explains them. Or a run: its schedule is played again.",
+        autocompletion=completion.faults,
         rich_help_panel=FAULT,
     ),
 ]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import atexit
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -61,6 +62,42 @@ def coloured(word: str) -> str:
     return f"[{colour}]{escape(word)}[/]" if colour else escape(word)
 
 
+@dataclass(slots=True)
+class _Said:
+    """How much is said on standard error, beside errors. Quiet goes before verbose."""
+
+    quiet: bool = False
+    verbose: bool = False
+
+
+_said = _Said()
+
+
+def be_quiet(given: bool) -> bool:
+    _said.quiet = given
+    return given
+
+
+def be_verbose(given: bool) -> bool:
+    _said.verbose = given
+    return given
+
+
+def is_verbose() -> bool:
+    return _said.verbose and not _said.quiet
+
+
+def has_bar() -> bool:
+    """Whether progress is a bar; otherwise it is lines."""
+    return err.is_terminal and not (_said.quiet or _said.verbose)
+
+
+def note(line: str) -> None:
+    """What is good to know, and no result: the seed, what is being done."""
+    if not _said.quiet:
+        err.print(line, markup=False)
+
+
 class Reporter:
     """Shows what is being done: one bar, one line of text."""
 
@@ -74,13 +111,13 @@ class Reporter:
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=text, completed=completed)
         elif text != self._last:
-            err.print(text, markup=False)
+            note(text)
         self._last = text
 
 
 @contextmanager
 def reporting(total: float) -> Iterator[Reporter]:
-    if not err.is_terminal:
+    if not has_bar():
         yield Reporter(None, None)
         return
     columns = (
@@ -97,12 +134,27 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
+    """With a terminal, a frame; without one, columns that `awk` and `diff` can read."""
+    if not out.is_terminal:
+        _print_plain(columns, rows, title)
+        return
     table = Table(title=title or None, title_justify="left")
     for name in columns:  # what does not fit is on the next line: two systems would look alike
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(coloured(cell) for cell in row))
-    _Console(highlight=False, width=None if out.is_terminal else 160).print(table)
+    _Console(highlight=False).print(table)
+
+
+def _print_plain(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
+    """A line a row, whatever its length; two spaces or more between cells."""
+    lines = [columns, *([" ".join(visible(cell).split()) for cell in row] for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    if title:
+        print(title)
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        print("  ".join(cells).rstrip())
 
 
 _STATUS_COLOURS: dict[Status, str] = {
@@ -116,6 +168,13 @@ _STATUS_COLOURS: dict[Status, str] = {
 
 def print_matrix(matrix: Matrix) -> None:
     """Scenarios as rows, systems as columns; a sign in each cell says what its colour says."""
+    if not out.is_terminal:
+        rows = []
+        for name, _ in matrix.scenarios:
+            found = (matrix.cell(name, system) for system in matrix.systems)
+            rows.append([name, *(cell.text if cell else "" for cell in found)])
+        _print_plain(["scenario", *matrix.systems], rows)
+        return
     table = Table(title_justify="left")
     for name in ("scenario", *matrix.systems):
         table.add_column(name, overflow="fold")
@@ -123,8 +182,7 @@ def print_matrix(matrix: Matrix) -> None:
         cells = [matrix.cell(name, system) for system in matrix.systems]
         texts = [f"[{_STATUS_COLOURS[c.status]}]{escape(c.text)}[/]" if c else "" for c in cells]
         table.add_row(name, *texts)
-    wide = max(160, 40 + 24 * len(matrix.systems))
-    _Console(highlight=False, width=None if out.is_terminal else wide).print(table)
+    _Console(highlight=False).print(table)
 
 
 def shown(path: Path) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-COMMAND: Final = (sys.executable, "-m", "neaptide.harness.cli")
+COMMAND: Final = (sys.executable, "-m", "neaptide.harness.cli", "--isolated")
 RECORD_ONLY: Final = ("--no-check", "--json")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from neaptide.clusters.errors import UsageError
 from neaptide.harness.explore import Asked, save, search_of
 from neaptide.nemesis.search.campaign import Campaign, Until, run_campaign
 from neaptide.nemesis.search.command import SETTINGS
@@ -19,7 +20,7 @@ from neaptide.nemesis.search.exhaustive import Limits, Searched, run
 from neaptide.nemesis.search.exhaustive_in_processes import run_in_processes
 from neaptide.nemesis.search.hunt import Effort, Hunted, hunt_all
 from neaptide.nemesis.search.invariants import SENTENCES
-from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS
+from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant
 from neaptide.nemesis.search.priorities import ByMessages, fetches_only
 from neaptide.nemesis.search.targets import Target
 
@@ -37,17 +38,29 @@ class Deliveries:
     fetches_only: bool = False
 
 
+def mutants_of(system: str) -> tuple[Mutant, ...]:
+    """Those of one of our systems; empty: all. Raises UsageError."""
+    if not system:
+        return MUTANTS
+    chosen = tuple(one for one in MUTANTS if f"neaptide:{one.rules.name}" == system)
+    if not chosen:
+        known = ", ".join(dict.fromkeys(f"neaptide:{one.rules.name}" for one in MUTANTS))
+        raise UsageError(f"There are no mutants of {system!r}; there are some of {known}.")
+    return chosen
+
+
 def mutants(asked: Asked, report: Callable[[int, Hunted], None]) -> dict[str, Any]:
     """Hunts every mutant. `unexplained`: neither found, nor shown by a test, nor hidden."""
     time_s = asked.time_s if asked.time_s or asked.seeds else MUTANT_TIME_S
     effort = Effort(asked.seed, asked.seeds, time_s, tuple({**SETTINGS, **asked.settings}.items()))
     started = time.monotonic()
-    hunted = hunt_all(effort, asked.workers or os.cpu_count() or 1, report)
+    chosen = mutants_of(asked.system)
+    hunted = hunt_all(effort, chosen, asked.workers or os.cpu_count() or 1, report)
     return {
         "seconds": round(time.monotonic() - started, 1),
         "mutants": [_row(one) for one in hunted],
         "found": sum(bool(one.outcome) for one in hunted),
-        "of": len(MUTANTS),
+        "of": len(chosen),
         "hidden": [one.name for one in hunted if not one.outcome and BY_NAME[one.name].hidden],
         "shown": [one.name for one in hunted if not one.outcome and BY_NAME[one.name].shown],
         "unexplained": [

@@ -377,7 +377,7 @@ class _Keeper:
             env = {**os.environ, "NEAPTIDE_RUNS": runs}
             for words in _WARMING:
                 if not self._asked_to_end.is_set():
-                    command = [sys.executable, "-m", "neaptide.harness.cli", *words]
+                    command = [sys.executable, "-m", "neaptide.harness.cli", "--isolated", *words]
                     subprocess.run(
                         command, env=env, cwd=runs, stdin=subprocess.DEVNULL, check=False
                     )

@@ -47,7 +47,7 @@ class Doing:
         begun = time.monotonic()
         with log.open("wb") as stderr:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", CHILD, str(os.getpid()), *words),
+                *(sys.executable, "-m", CHILD, str(os.getpid()), "--isolated", *words),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,

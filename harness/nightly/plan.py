@@ -11,17 +11,17 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from neaptide.clusters.duration import read_duration_s
 from neaptide.clusters.errors import UsageError
+from neaptide.harness.options import DEFAULT_SYSTEM
 from neaptide.nemesis.drawn.schedule import parse_faults
 from neaptide.workloads.catalog import find_workload
 from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
 
 _UNITS: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]?B)")
-_SECONDS: Final = {"h": 3600, "m": 60, "s": 1}
-_DURATION: Final = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
 def parse_bytes(text: str) -> int:
@@ -30,18 +30,6 @@ def parse_bytes(text: str) -> int:
     if found is None:
         raise ValueError(f"{text!r} is no size, as 20GB or 500MB")
     return int(float(found[1]) * _UNITS[found[2]])
-
-
-def parse_duration_s(text: str) -> float:
-    """`2h`, `90m`, `1h30m`, `45s`. Raises ValueError."""
-    found = _DURATION.fullmatch(text)
-    if found is None or not text:
-        raise ValueError(f"{text!r} is no duration, as 2h, 90m or 1h30m")
-    return sum(
-        float(number) * seconds
-        for number, seconds in zip(found.groups(), _SECONDS.values(), strict=True)
-        if number
-    )
 
 
 T = TypeVar("T")
@@ -99,7 +87,7 @@ class Plan(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
-    systems: Annotated[list[str], Some, AfterValidator(_distinct)] = ["neaptide:2.1"]
+    systems: Annotated[list[str], Some, AfterValidator(_distinct)] = [DEFAULT_SYSTEM]
     hosts: Annotated[list[str], Some, AfterValidator(_distinct)] = ["local", "simulation"]
     workloads: Annotated[list[Workload], Some, AfterValidator(_distinct)] = ["append"]
     clients: Annotated[list[Client], Some, AfterValidator(_distinct)] = [DEFAULT]
@@ -113,7 +101,8 @@ class Plan(BaseModel):
     brokers: Annotated[list[Brokers], Some, AfterValidator(_distinct)] = [3]
     settings: dict[str, Annotated[list[str], Some, AfterValidator(_distinct)]] = {}
 
-    time: Annotated[float, Field(ge=1, strict=False)] = 60  # seconds of load of each run
+    # Of load of each run, in seconds, or as 90s.
+    time: Annotated[float, BeforeValidator(read_duration_s), Field(ge=1, strict=False)] = 60
     rate: Annotated[float, Field(ge=1, strict=False)] | None = None  # records a second
     partitions: Annotated[int, Field(ge=1, le=1000)] = 4
     search: Annotated[float, Field(ge=1, strict=False)] = 30  # seconds of each search

@@ -15,6 +15,7 @@ from typing import Any, Final
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import Place, check_place
 from neaptide.harness.checking import SparkStart, check_and_report
+from neaptide.harness.options import DEFAULT_SYSTEM
 from neaptide.harness.play import Played, play
 from neaptide.harness.systems import System, check_system_on, fetch, parse_system, place_of
 from neaptide.harness.testing.cluster import ClusterAsked, LiveCluster, check_asked
@@ -26,7 +27,6 @@ from neaptide.results.report import REPORT_FILE, write_report
 from neaptide.results.run import read_run
 
 _RATE: Final = 2000.0
-DEFAULT_SYSTEM: Final = "neaptide:2.1"
 OwnChecks = Callable[[Path], Iterable[str]]
 
 

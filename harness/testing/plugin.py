@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,9 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--neaptide-host",
-        default="local",
         metavar="HOST",
-        help="Where brokers run: local, netns, docker; or simulation, for scenario files.",
+        help="Where brokers run: local (the default), netns, docker; or simulation, for scenario"
+        " files.",
     )
     group.addoption(
         "--neaptide-seed", type=int, metavar="N", help="The seed of all random choices."
@@ -49,14 +49,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--neaptide-batch",
         type=int,
-        default=1,
         metavar="N",
         help="How many scenario tests are played before Spark judges them in one job.",
     )
     group.addoption(
         "--neaptide-retries-unknown",
         type=int,
-        default=0,
         metavar="N",
         help="Repeat a scenario that proved nothing, at most N times. Never an anomaly.",
     )
@@ -71,12 +69,12 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "neaptide: starts brokers or plays a scenario.")
-    seed = config.getoption("--neaptide-seed")
+    seed = _number(config, "seed", None)
     worker = getattr(config, "workerinput", None)  # xdist: each worker has the seed of the first
     if worker is not None:
         seed = worker["neaptide_seed"]
     config.stash[_SEED] = secrets.randbelow(2**31) if seed is None else seed
-    if _systems(config) or config.getoption("--neaptide-host") != "local":
+    if _systems(config) or _host(config) != "local":
         _settings(config)  # what is wrong with them is said before anything is collected
 
 
@@ -101,7 +99,41 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFi
 
 
 def _systems(config: pytest.Config) -> tuple[str, ...]:
-    return tuple(config.getoption("--neaptide-system") or config.getini("neaptide_systems"))
+    return tuple(_values(config, "system", config.getini("neaptide_systems")))
+
+
+def _host(config: pytest.Config) -> str:
+    return next(iter(_values(config, "host")), "local")
+
+
+def _number(config: pytest.Config, option: str, otherwise: int | None) -> int | None:
+    said = next(iter(_values(config, option)), None)
+    try:
+        return otherwise if said is None else int(said)
+    except ValueError:
+        raise pytest.UsageError(f"neaptide: {option} = {said!r} must be a whole number.") from None
+
+
+def _values(config: pytest.Config, option: str, ini: Sequence[str] = ()) -> Sequence[Any]:
+    """Of the command line, the environment, pytest's own ini file, or neaptide's; empty: of none.
+
+    Raises pytest.UsageError.
+    """
+    given = config.getoption(f"--neaptide-{option}")
+    if given not in (None, []):
+        return given if isinstance(given, list) else [given]
+    from neaptide.clusters.errors import UsageError
+    from neaptide.harness import configuration
+
+    try:
+        said = configuration.of_pytest(None, os.environ, option)
+        if said or ini:
+            return said or ini
+        file = configuration.find_file(config.rootpath)
+        configuration.set_directories(file)
+        return configuration.of_pytest(file, {}, option)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _settings(config: pytest.Config) -> Settings:
@@ -119,7 +151,7 @@ def _settings(config: pytest.Config) -> Settings:
     systems = _systems(config)
     try:
         parse_systems(systems)
-        place = parse_place(config.getoption("--neaptide-host"))
+        place = parse_place(_host(config))
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
     if threading.current_thread() is threading.main_thread():
@@ -130,8 +162,8 @@ def _settings(config: pytest.Config) -> Settings:
         systems,
         place,
         config.stash[_SEED],
-        1 if hasattr(config, "workerinput") else max(1, config.getoption("--neaptide-batch")),
-        config.getoption("--neaptide-retries-unknown"),
+        1 if hasattr(config, "workerinput") else max(1, _number(config, "batch", 1) or 1),
+        _number(config, "retries-unknown", 0) or 0,
         Judge(lambda run: _own_checks(config, run)),
         _own_workloads(config),
     )

@@ -30,21 +30,15 @@ TOPIC_SETTINGS: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
 
 
 def command_of(search: Search, seed: int) -> str:
-    options = [
-        *_options(search.asked or search),
-        "--seed",
-        str(seed),
-        "--seeds",
-        "1",
-    ]
-    return f"neaptide explore {shlex.join(options)}"
+    asked = search.asked or search
+    mode = ["swarm"] if asked.swarm else [] if asked.messages is None else ["priorities"]
+    words = [*mode, *_options(asked), "--seed", str(seed), "--seeds", "1"]
+    return f"neaptide explore {shlex.join(words)}"
 
 
 def _options(search: Search) -> Iterator[str]:
     yield from ("--system", f"neaptide:{search.rules.name}", "--acks", ",".join(search.acks))
-    if search.swarm:
-        yield "--swarm"
-    elif search.messages is not None:
+    if search.messages is not None:
         yield from _by_messages(search.messages)
     if not search.swarm or search.faults != FAULTS_OF_A_SWARM:
         yield from ("--nemesis", ",".join(search.faults))
@@ -68,7 +62,6 @@ def _options(search: Search) -> Iterator[str]:
 
 
 def _by_messages(wanted: ByMessages) -> Iterator[str]:
-    yield "--priorities"
     if wanted.fetches_only:
         yield "--fetches-only"
     bounds = {} if wanted.bounds is None else wanted.bounds._asdict()

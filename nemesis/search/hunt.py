@@ -7,7 +7,7 @@ find is in explore and invariants.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +23,7 @@ from neaptide.nemesis.search.deliveries import (
 )
 from neaptide.nemesis.search.explore import Episode, Found, watched_world
 from neaptide.nemesis.search.judge import Judged
-from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
+from neaptide.nemesis.search.mutants import BY_NAME, Mutant, applied
 from neaptide.nemesis.search.priorities import Run, fetches_only
 from neaptide.nemesis.search.priorities import run as run_once
 from neaptide.nemesis.search.search import Search
@@ -197,19 +197,22 @@ def _hunted_by_priorities(
 
 
 def hunt_all(
-    effort: Effort, workers: int, report: Callable[[int, Hunted], None]
+    effort: Effort,
+    mutants: Sequence[Mutant],
+    workers: int,
+    report: Callable[[int, Hunted], None],
 ) -> tuple[Hunted, ...]:
-    """Every mutant, so many at a time; in the order of the table."""
+    """Each, so many at a time; in this order."""
     hunted = {}
-    for done, one in enumerate(_hunt_each(effort, workers), start=1):
+    for done, one in enumerate(_hunt_each(effort, mutants, workers), start=1):
         hunted[one.name] = one
         report(done, one)
-    return tuple(hunted[mutant.name] for mutant in MUTANTS)
+    return tuple(hunted[mutant.name] for mutant in mutants)
 
 
-def _hunt_each(effort: Effort, workers: int) -> Iterator[Hunted]:
+def _hunt_each(effort: Effort, mutants: Sequence[Mutant], workers: int) -> Iterator[Hunted]:
     with workers_of(workers) as pool:
-        futures = [pool.submit(_hunt_named, one.name, effort) for one in MUTANTS]
+        futures = [pool.submit(_hunt_named, one.name, effort) for one in mutants]
         for future in as_completed(futures):
             yield future.result()
 

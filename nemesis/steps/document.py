@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError
 
+from neaptide.clusters.duration import read_duration_s
 from neaptide.nemesis.complaints import complaint
 from neaptide.nemesis.conditions import Condition, ConditionError
 from neaptide.nemesis.steps.language import VERBS, Complain, Names, Step, read_step
@@ -21,8 +22,8 @@ class Common(BaseModel):
 
     until: str | None = None
     """What the step waits for: a condition."""
-    within: Annotated[float, Strict(), Field(gt=0)] | None = None
-    """How many seconds it waits at most."""
+    within: Annotated[float, Strict(), BeforeValidator(read_duration_s), Field(gt=0)] | None = None
+    """How long it waits at most: a number of seconds, or a text as `90s`."""
     why: str = ""
     """What it is for: a text for readers."""
 

@@ -87,9 +87,9 @@ def test_a_search_by_priorities_names_its_bounds_where_they_were_given(
     asked = _asked(["explore", "--seed", "5", "--seeds", "1"], monkeypatch)
     drawn = replace(search_of(asked), messages=ByMessages(1))
     given = replace(drawn, messages=ByMessages(1, Counts(kills=2), fetches_only=True))
-    assert " --priorities --nemesis kill" in command_of(drawn, 5)
+    assert "neaptide explore priorities --system" in command_of(drawn, 5)
     bounds = "--produces 0 --kills 2 --restarts 0 --timers 0 --expiries 0 --reads 0 --operations 0"
-    assert f" --priorities --fetches-only {bounds} " in command_of(given, 5)
+    assert f" --fetches-only {bounds} " in command_of(given, 5)
 
 
 @pytest.mark.slow

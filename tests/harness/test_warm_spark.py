@@ -215,5 +215,6 @@ def test_one_that_nobody_uses_ends_by_itself(env: Mapping[str, str]) -> None:
 def test_what_cannot_be_is_refused_in_a_sentence(env: Mapping[str, str], words: list[str]) -> None:
     refused = neaptide(env, "spark", "start", *words)
     assert refused.returncode == 64
-    assert refused.stderr.startswith("neaptide: --")
-    assert len(refused.stderr.strip().splitlines()) == 1
+    said = refused.stderr.strip().splitlines()[-1]
+    assert words[0] in said
+    assert words[1] in said

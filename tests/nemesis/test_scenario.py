@@ -147,7 +147,7 @@ def test_a_power_failure_names_what_survives() -> None:
         ("[[step]]\nuntil = 'acked(m1)'", "no step produces the record m1"),
         (
             "[[step]]\nuntil = 'leader is A'\nwithin = 'soon'",
-            "'within' must be a number, not 'soon'",
+            "'soon' is no duration, as 90s, 30m or 1h30m",
         ),
         ("[[step]]\nproduce = {}", "needs a record"),
         ("[[step]]\nproduce = { record = 'm1', acks = 'some' }", "must be one of 0, 1, all"),

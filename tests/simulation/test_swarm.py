@@ -145,7 +145,7 @@ def test_a_generation_without_idempotence_draws_none() -> None:
 
 def test_the_command_names_the_swarm_and_not_what_it_drew() -> None:
     found = command_of(drawn(_search(), 3), 3)
-    assert found == ("neaptide explore --system neaptide:2.1 --acks all --swarm --seed 3 --seeds 1")
+    assert found == "neaptide explore swarm --system neaptide:2.1 --acks all --seed 3 --seeds 1"
 
 
 @pytest.mark.slow
@@ -413,8 +413,8 @@ def test_a_broken_invariant_comes_with_what_was_seen_what_passed_and_the_command
     assert loss.document == ""
     assert loss.evidence
     assert any(" fetch request: fetch_offset " in line for line in loss.passed)
-    seed = f"--swarm --invariants --seed {loss.seed} --seeds 1"
-    assert loss.command == f"neaptide explore --system neaptide:2.1 --acks all {seed}"
+    seed = f"--invariants --seed {loss.seed} --seeds 1"
+    assert loss.command == f"neaptide explore swarm --system neaptide:2.1 --acks all {seed}"
 
 
 FAILING = ("kill", "power_off")
