@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -87,8 +87,7 @@ def _toml(document: dict[str, Any]) -> str:
 
 def test_an_editor_checks_a_file_by_it(tmp_path: Path) -> None:
     """By taplo, which editors use for TOML."""
-    taplo = shutil.which("taplo")
-    assert taplo is not None
+    taplo = Path(sys.executable).parent / "taplo"
     (tmp_path / "neaptide.schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
     (tmp_path / ".taplo.toml").write_text(
         '[[rule]]\ninclude = ["**/*.neaptide.toml"]\n[rule.schema]\npath = "neaptide.schema.json"\n'
@@ -98,7 +97,11 @@ def test_an_editor_checks_a_file_by_it(tmp_path: Path) -> None:
     bad.write_text(GOOD.replace('acks = "1"', 'acks = "2"'), encoding="utf-8")
     done = {
         file: subprocess.run(
-            [taplo, "check", str(file)], cwd=tmp_path, capture_output=True, text=True, check=False
+            [str(taplo), "check", str(file)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         for file in (good, bad)
     }
