@@ -5,6 +5,8 @@ What it holds is in service; whose session ends, and who is back, is here.
 
 from __future__ import annotations
 
+from typing import Any
+
 from neaptide.clusters.broker.replication.interface import coordination_service
 from neaptide.clusters.simulation.network import COORDINATION, SERVICE, Entry, Link
 from neaptide.clusters.simulation.network_node import Network
@@ -32,7 +34,7 @@ class CoordinationNode:
 
     # --- requests --------------------------------------------------------------------------------
 
-    def serve(self, broker_id: int, request: object) -> None:
+    def serve(self, broker_id: int, request: Any) -> None:
         """The service's side of a session."""
         if isinstance(request, Register):
             news = self.service.register(broker_id, unclean_shutdown=request.unclean_shutdown)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, assert_never
 
 from neaptide.clusters.broker.replication.broker import StoredReplica
 from neaptide.clusters.broker.replication.group.committed_offsets import (
@@ -19,7 +19,6 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     with_committed,
 )
 from neaptide.clusters.broker.replication.interface import effects
-from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import Batch, TopicPartition
 from neaptide.clusters.broker.replication.partition import (
     leader_epoch_file_cache,
@@ -198,8 +197,8 @@ class Disk:
         other.was_clean = self.was_clean
         return other
 
-    def carry_out(self, effect: Effect) -> int | None:
-        """Does an effect on a log; where a log was cut before the offset asked for, says where."""
+    def write(self, effect: effects.LogWrite) -> int | None:
+        """Where a log was cut before the offset asked for, says where."""
         match effect:
             case effects.AppendToLog(tp, batches):
                 self.logs[tp].append(batches)
@@ -221,6 +220,8 @@ class Disk:
                 self._start_afresh(tp, offset)
             case effects.AdvanceLogStartOffset(tp, offset):
                 self.logs[tp].advance_start(offset)
+            case _:
+                assert_never(effect)
         return None
 
     def _start_afresh(self, tp: TopicPartition, offset: int) -> None:

@@ -1,12 +1,13 @@
 """A broker's node takes an event: what its core asks for is done, effect by effect, in their order.
 
-A new effect of the core needs a row in the table, unless it is the disk's.
+Each effect of the core has a row in `HANDLERS`, or stands in `NOT_ASKED` with the reason: one that
+is in neither is an error, never passed over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
@@ -28,14 +29,8 @@ class Handled(NamedTuple):
     may_stop: bool = False
 
 
-# Lines for a log, and answers to operators, of whom there are none.
-_UNHEEDED: Final = (
-    effects.Note,
-    effects.RespondCreateTopics,
-    effects.RespondElectLeaders,
-    effects.RespondAlterPartitionReassignments,
-    effects.RespondListPartitionReassignments,
-)
+class NotSimulatedError(AssertionError):
+    """The core asks for what nobody in a simulation can do."""
 
 
 def handle(node: BrokerNode, event: object) -> Handled:
@@ -60,21 +55,25 @@ def _carry_out(node: BrokerNode, done: tuple[Effect, ...]) -> Handled:
     for effect in done:
         if isinstance(effect, effects.Halt):
             return Handled(done, answers, has_halted=True)
-        handler = _EFFECTS.get(type(effect))
-        if handler is not None:
-            handler(node, effect)
-        elif isinstance(effect, effects.Shutdown):
+        if isinstance(effect, effects.Shutdown):
             may_stop = True
         elif isinstance(effect, effects.RespondControl):
             answers = (*answers, effect.error)
-        elif not isinstance(effect, _UNHEEDED):
-            end_offset = node.own_disk().carry_out(effect)
-            if end_offset is not None and isinstance(effect, effects.TruncateLog):
-                handle(node, events.LogTruncated(effect.partition, end_offset))
+        else:
+            handler = HANDLERS.get(type(effect))
+            if handler is None:
+                raise NotSimulatedError(f"{NOT_ASKED.get(type(effect), 'no handler')}: {effect}")
+            handler(node, effect)
     return Handled(done, answers, has_halted=False, may_stop=may_stop)
 
 
-# --- what the disk answers -----------------------------------------------------------------------
+# --- the disk -----------------------------------------------------------------------------------
+
+
+def _write(node: BrokerNode, effect: Any) -> None:
+    end_offset = node.own_disk().write(effect)
+    if end_offset is not None:
+        handle(node, events.LogTruncated(effect.partition, end_offset))
 
 
 def _read_producers(node: BrokerNode, effect: effects.ReadProducers) -> None:
@@ -151,7 +150,12 @@ def _cancel_timer(node: BrokerNode, effect: effects.CancelTimer) -> None:
     node.timers.pop(effect.timer, None)
 
 
-_EFFECTS: Final[Mapping[type, Callable[[BrokerNode, Any], None]]] = {
+def _pass_over(node: BrokerNode, effect: Effect) -> None:
+    """A line for a log, or an answer to an operator, who looks at the cluster and not at it."""
+
+
+HANDLERS: Final[Mapping[type, Callable[[BrokerNode, Any], None]]] = {
+    **dict.fromkeys(get_args(effects.LogWrite), _write),
     effects.ReadProducers: _read_producers,
     effects.ReadCommittedOffsets: _read_committed_offsets,
     effects.SetTimer: _set_timer,
@@ -173,4 +177,13 @@ _EFFECTS: Final[Mapping[type, Callable[[BrokerNode, Any], None]]] = {
     effects.RespondProduce: _respond_to_client,
     effects.RespondOffsetCommit: _respond_to_client,
     effects.RespondOffsetFetch: _respond_to_client,
+    effects.Note: _pass_over,
+    effects.RespondCreateTopics: _pass_over,
+    effects.RespondElectLeaders: _pass_over,
+    effects.RespondAlterPartitionReassignments: _pass_over,
+    effects.RespondListPartitionReassignments: _pass_over,
+}
+NOT_ASKED: Final[Mapping[type, str]] = {
+    effects.RespondInitProducerId: "clients of a simulation give themselves producer ids",
+    effects.RespondFindCoordinator: "clients of a simulation work out where a coordinator is",
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import assert_never
 from uuid import NAMESPACE_URL, uuid5
 
 from neaptide.clusters.broker.replication.errors import Error
@@ -109,7 +110,9 @@ class Service:
 
     # --- requests --------------------------------------------------------------------------------
 
-    def execute(self, broker: int, request: object) -> Notifications:
+    def execute(
+        self, broker: int, request: coordination_service.CoordinationRequest
+    ) -> Notifications:
         match request:
             case coordination_service.WriteLeaderAndIsr():
                 return self._write_and_notify(broker, request)
@@ -119,9 +122,10 @@ class Service:
                 return self._elect(broker)
             case coordination_service.ResignController():
                 return self._free_controller(broker)
-            case coordination_service.LoadCluster(epoch, gives) if epoch == self.controller_epoch:
-                self._gives_topic_ids = gives
-                return self._load(broker, epoch)
+            case coordination_service.LoadCluster(epoch, gives):
+                if epoch == self.controller_epoch:
+                    self._gives_topic_ids = gives
+                    return self._load(broker, epoch)
             case coordination_service.NotifyIsrChange(partitions):
                 self._sequence += 1
                 name = f"isr_change_{self._sequence:010}"
@@ -134,11 +138,15 @@ class Service:
                     self.notifications.pop(name, None)
             case coordination_service.CreateTopic(number, topic, configuration, gives):
                 return self._create(broker, number, topic, configuration, gives_topic_id=gives)
+            case coordination_service.AllocateProducerIds():
+                raise AssertionError("clients of a simulation give themselves producer ids")
             case _:
                 return self._administer(broker, request)
         return []
 
-    def _administer(self, broker: int, request: object) -> Notifications:
+    def _administer(
+        self, broker: int, request: coordination_service.AdministrationRequest
+    ) -> Notifications:
         match request:
             case coordination_service.DeletePreferredReplicaElection():
                 if not self._is_refused(request):
@@ -148,6 +156,8 @@ class Service:
                     self.reassignments = targets
             case coordination_service.WriteAssignment():
                 return self._assign(broker, request)
+            case _:
+                assert_never(request)
         return []
 
     def _is_refused(self, request: coordination_service.AdministrationRequest) -> bool:

@@ -101,7 +101,7 @@ MUTANTS: Final = (
     ),
     _of_groups(
         "positions-read-to-high-watermark",
-        effect_handlers._EFFECTS,
+        effect_handlers.HANDLERS,
         effects.ReadCommittedOffsets,
         reads_what_is_committed,
         "A new coordinator reads its log to its own high watermark, which may be one round old.",
@@ -109,7 +109,7 @@ MUTANTS: Final = (
     ),
     _of_groups(
         "first-position-read",
-        effect_handlers._EFFECTS,
+        effect_handlers.HANDLERS,
         effects.ReadCommittedOffsets,
         reads_the_first,
         "A new coordinator takes the first commit of a group that it finds, not the last.",

@@ -15,7 +15,7 @@ from neaptide.clusters.broker.replication.generation import (
     SameLeader,
 )
 from neaptide.clusters.broker.replication.interface.effects import (
-    Effect,
+    LogWrite,
     WriteLeaderEpochCheckpoint,
 )
 from neaptide.clusters.broker.replication.model import Batch, EpochEntry
@@ -28,7 +28,7 @@ from neaptide.nemesis.search.targets import FOUR
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
 _append_as_follower = partition_rules.append_as_follower
-_carry_out = Disk.carry_out
+_write = Disk.write
 
 
 def notes_no_epochs(
@@ -37,9 +37,9 @@ def notes_no_epochs(
     return _append_as_follower(held, batches, rules=GENERATIONS["0.10"], **rest)
 
 
-def writes_no_epochs(disk: Disk, effect: Effect) -> int | None:
+def writes_no_epochs(disk: Disk, effect: LogWrite) -> int | None:
     is_epochs = isinstance(effect, WriteLeaderEpochCheckpoint)
-    return None if is_epochs else _carry_out(disk, effect)
+    return None if is_epochs else _write(disk, effect)
 
 
 def makes_no_room(epochs: Epochs, epoch: int, start_offset: int) -> Epochs:
@@ -104,7 +104,7 @@ MUTANTS: Final = (
     rule(
         "epochs-not-written",
         Disk,
-        "carry_out",
+        "write",
         writes_no_epochs,
         "The epoch checkpoint is read at the start, and never written.",
     ),

@@ -450,18 +450,23 @@ Answer = (
     | RespondListPartitionReassignments
 )
 
-Effect = (
+# What is written under a log directory.
+LogWrite = (
     CreateLog
     | AssignTopicId
     | DeleteLog
     | AppendToLog
     | TruncateLog
-    | ReadProducers
-    | ReadCommittedOffsets
     | TruncateFullyAndStartAt
     | AdvanceLogStartOffset
     | WriteLeaderEpochCheckpoint
     | WriteHighWatermarkCheckpoint
+)
+
+Effect = (
+    LogWrite
+    | ReadProducers
+    | ReadCommittedOffsets
     | Answer
     | SendFetch
     | SendOffsetForLeaderEpoch
