@@ -142,7 +142,7 @@ _COUNTED: Final = {
 class State:
     world: World
     spent: Counts = NOTHING
-    sections: Sections = field(default_factory=dict)  # as far as they were named
+    sections: Sections = field(default_factory=Sections)  # as far as they were named
 
     def name(self) -> bytes:
         return name_of(self.world, self.spent, self.sections)
@@ -335,7 +335,7 @@ def judged_at(state: State, target: Target) -> Judged | None:
 
 def try_move(state: State, move: Move, target: Target) -> tuple[State | None, Judged | None]:
     """The state after a move; or None where it cannot be done, and what was broken by it."""
-    after = State(state.world.copy(), state.spent, dict(state.sections))
+    after = State(state.world.copy(), state.spent, state.sections.copy())
     done, broken = guarded(lambda: do(after, move, target))
     return (after if done else None), broken
 
