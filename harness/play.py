@@ -109,9 +109,11 @@ async def play(
             faults = Faults(stage)
             members = MembersNemesis(stage, faults)
             target = LiveTarget(stage, faults, members, scenario.brokers, seed=seed)
-            return await guarded(
+            done = await guarded(
                 _play_on(target, scenario, progress), stage.run, stage.find_incident
             )
+        seen = (*done.disagreements, *round_disagreements(scenario, directory))
+        return replace(done, disagreements=seen)
 
     directory, closed = await record(run, system, work)
     return Played(directory, closed.disagreements, closed.confirmed)
@@ -247,8 +249,7 @@ async def _play_on(target: LiveTarget, scenario: Scenario, progress: Progress) -
     progress("healing, final reads, replica logs")
     await target.undo_all()
     aim = Aim(not result.missed, result.missed)
-    disagreements = (*result.disagreements, *round_disagreements(scenario, stage.run))
-    return Finished(aim, await end(stage), disagreements, confirmed=confirmed)
+    return Finished(aim, await end(stage), result.disagreements, confirmed=confirmed)
 
 
 def _has_toxics(scenario: Scenario) -> bool:
