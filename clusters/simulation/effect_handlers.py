@@ -13,7 +13,7 @@ from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.step import begin, shut_down, step
-from neaptide.clusters.simulation import altering, controlling, fetching, stopping
+from neaptide.clusters.simulation import controller_calls, controlling, fetching
 from neaptide.clusters.simulation.broker_node import BrokerNode
 from neaptide.clusters.simulation.network import CLIENT, CLIENTS, CONTROL, COORDINATION, SERVICE
 from neaptide.clusters.simulation.parts import TimerDue
@@ -120,20 +120,12 @@ def _stop_sending(node: BrokerNode, effect: effects.StopSendingControl) -> None:
     controlling.stop_sending(node.network, node.broker_id, effect.brokers)
 
 
-def _ask_controller(node: BrokerNode, effect: effects.SendAlterPartition) -> None:
-    altering.ask(node.network, node.broker_id, effect)
+def _ask_controller(node: BrokerNode, effect: Any) -> None:
+    controller_calls.ask(node.network, node.broker_id, effect)
 
 
-def _answer_leader(node: BrokerNode, effect: effects.RespondAlterPartition) -> None:
-    altering.respond(node.network, node.broker_id, effect)
-
-
-def _ask_to_stop(node: BrokerNode, effect: effects.SendControlledShutdown) -> None:
-    stopping.ask(node.network, node.broker_id, effect)
-
-
-def _answer_who_stops(node: BrokerNode, effect: effects.RespondControlledShutdown) -> None:
-    stopping.respond(node.network, node.broker_id, effect)
+def _answer_broker(node: BrokerNode, effect: Any) -> None:
+    controller_calls.respond(node.network, node.broker_id, effect)
 
 
 # --- what it puts off ----------------------------------------------------------------------------
@@ -164,9 +156,9 @@ HANDLERS: Final[Mapping[type, Callable[[BrokerNode, Any], None]]] = {
     effects.SendControl: _send_control,
     effects.StopSendingControl: _stop_sending,
     effects.SendAlterPartition: _ask_controller,
-    effects.RespondAlterPartition: _answer_leader,
-    effects.SendControlledShutdown: _ask_to_stop,
-    effects.RespondControlledShutdown: _answer_who_stops,
+    effects.RespondAlterPartition: _answer_broker,
+    effects.SendControlledShutdown: _ask_controller,
+    effects.RespondControlledShutdown: _answer_broker,
     effects.SendFetch: fetching.ask,
     effects.SendOffsetForLeaderEpoch: fetching.ask,
     effects.SendListOffsets: fetching.ask,

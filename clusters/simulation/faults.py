@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from neaptide.clusters.broker.replication.interface.administration import ShutdownRequested
 from neaptide.clusters.simulation import (
-    altering,
+    controller_calls,
     controlling,
     fetching,
     producing,
@@ -162,7 +162,7 @@ def _reset(world: World, healed: set[Cut]) -> None:
         if link.channel == CLIENTS:
             producing.break_connection(world.clients, entry)
         if link.channel == ALTER:
-            altering.lose(world.network, entry)
+            controller_calls.lose(world.network, entry)
             continue
         if link.channel != FETCH or SERVICE in (link.source, link.target):
             continue
@@ -209,7 +209,7 @@ def discard(world: World, name: str) -> int:
     for entry in held:
         assert entry.link is not None
         if entry.link.channel == ALTER:
-            altering.lose(world.network, entry)
+            controller_calls.lose(world.network, entry)
         elif entry.link.channel not in (CONTROL, CONTROL_ANSWERS):
             fetching.break_connection(world.network, entry.link, entry)
         else:

@@ -20,7 +20,7 @@ from neaptide.clusters.simulation.network import (
     Hold,
     Link,
 )
-from neaptide.clusters.simulation.parts import Altering, Asked, FetchPosition, Recorder, WorldSpec
+from neaptide.clusters.simulation.parts import Asked, Call, FetchPosition, Recorder, WorldSpec
 
 START_US: Final = 1_000_000_000
 
@@ -63,9 +63,9 @@ class Shown:
 
 class Network:
     __slots__ = (
-        "altering",
         "asked",
         "blocked_links",
+        "calls",
         "cuts",
         "ever_held",
         "held_by",
@@ -82,7 +82,6 @@ class Network:
         "shown",
         "slowed",
         "spec",
-        "stopping",
         "unanswered",
         "waiting",
     )
@@ -105,8 +104,8 @@ class Network:
         self.held_by: dict[int, str] = {}  # messages, by rules that take so many only
         self.ever_held: frozenset[str] = frozenset()
         self.asked: dict[int, Asked] = {}
-        self.altering: dict[int, Altering] = {}  # by broker; replaced, never changed
-        self.stopping: dict[int, Altering] = {}  # controlled shutdowns, in the same way
+        # To controllers, by channel and asker; replaced, never changed.
+        self.calls: dict[tuple[str, int], Call] = {}
         self.unanswered: dict[Link, Entry] = {}  # controllers' requests, where a rule is about it
         self.shown = Shown()
         self.recorder: Recorder | None = None
@@ -130,8 +129,7 @@ class Network:
         other.held_by = self.held_by
         other.ever_held = self.ever_held
         other.asked = self.asked.copy()
-        other.altering = self.altering
-        other.stopping = self.stopping
+        other.calls = self.calls
         other.unanswered = self.unanswered
         other.shown = self.shown.copy()
         other.recorder = self.recorder

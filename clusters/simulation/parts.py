@@ -80,8 +80,8 @@ class Asked(NamedTuple):
     sent_us: int
 
 
-class Altering(NamedTuple):
-    """A leader's request that waits for its answer. `number`: as `request` in the message."""
+class Call(NamedTuple):
+    """A request to a controller that waits for its answer. `number`: `request` in the message."""
 
     number: int
     controller: int

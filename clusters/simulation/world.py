@@ -15,25 +15,23 @@ from typing import Final, Protocol
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
-from neaptide.clusters.broker.replication.interface import administration, events
+from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation import (
-    altering,
     blocking,
+    controller_calls,
     controlling,
     effect_handlers,
     fetching,
     producing,
     retaining,
-    stopping,
 )
 from neaptide.clusters.simulation.broker_node import BrokerNode
 from neaptide.clusters.simulation.client_node import ClientNode
 from neaptide.clusters.simulation.coordination_node import CoordinationNode
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.clusters.simulation.network import (
-    ALTER,
     CLIENT,
     CONTROL,
     CONTROL_ANSWERS,
@@ -170,8 +168,8 @@ class World:
         if (network.holds or self.spec.noise) and blocking.is_dropped(network, link, entry):
             if link.channel in (CONTROL, CONTROL_ANSWERS):
                 controlling.lose(network, entry)
-            elif link.channel == ALTER:
-                altering.lose(network, entry)
+            elif link.channel in controller_calls.APIS:
+                controller_calls.lose(network, entry)
             else:
                 fetching.break_connection(network, link, entry)
             return False
@@ -208,8 +206,8 @@ class World:
                 return self.coordination.time_out(body, entry.due_us)
             case controlling.ControlRetry() | controlling.ControlUnanswered():
                 return controlling.take(network, body, entry.due_us)
-            case altering.AlterationTimedOut() | stopping.ShutdownTimedOut():
-                return _controller_timed_out(network, body, entry.due_us)
+            case controller_calls.CallTimedOut():
+                return controller_calls.time_out(network, body, entry.due_us)
             case _:
                 network.reach(entry.due_us)
                 return producing.take(self.clients, body)
@@ -238,7 +236,10 @@ class World:
                 link.target, body
             ):
                 return
-            _answer_arrived(network, link.target, body)
+            if isinstance(body, fetching.ANSWERS):
+                fetching.arrived(network, link.target, body)
+            elif link.channel in controller_calls.APIS:
+                controller_calls.arrived(network, link.target, link.channel, body)
             requests = controlling.answered_by(self.nodes[link.target], entry, link)
             for request, error in zip(requests, self.handle(link.target, body), strict=False):
                 controlling.answer(network, request, error)
@@ -300,8 +301,7 @@ class World:
         network.listening = tuple(one for one in network.listening if one != broker_id)
         network.paused -= {broker_id}
         fetching.die(network, broker_id)
-        altering.die(network, broker_id)
-        stopping.die(network, broker_id)
+        controller_calls.die(network, broker_id)
         gone = network.remove(lambda entry: _dies_with(entry, broker_id))
         controlling.forget_answers(network, broker_id)
         if network.recorder is not None:
@@ -310,24 +310,6 @@ class World:
         producing.broken(self.clients, broker_id)
         self.coordination.lose(broker_id)
         network.unblock()
-
-
-def _controller_timed_out(
-    network: Network, due: altering.AlterationTimedOut | stopping.ShutdownTimedOut, due_us: int
-) -> bool:
-    if isinstance(due, altering.AlterationTimedOut):
-        return altering.time_out(network, due, due_us)
-    return stopping.time_out(network, due, due_us)
-
-
-def _answer_arrived(network: Network, broker_id: int, body: object) -> None:
-    """A request of a broker is under way no longer, if this is its answer."""
-    if isinstance(body, fetching.ANSWERS):
-        fetching.arrived(network, broker_id, body)
-    elif isinstance(body, events.AlterPartitionResponded):
-        altering.arrived(network, broker_id, body)
-    elif isinstance(body, administration.ControlledShutdownResponded):
-        stopping.arrived(network, broker_id)
 
 
 def _dies_with(entry: Entry, broker_id: int) -> bool:

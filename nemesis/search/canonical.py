@@ -30,16 +30,15 @@ from neaptide.clusters.broker.replication.partition.producer_state_manager impor
 )
 from neaptide.clusters.broker.replication.partition.remote_replica import NEVER_MS, RemoteReplica
 from neaptide.clusters.simulation import parts
-from neaptide.clusters.simulation.altering import AlterationTimedOut
 from neaptide.clusters.simulation.broker_node import BrokerNode
 from neaptide.clusters.simulation.client_node import ClientNode
 from neaptide.clusters.simulation.clients import GroupOperation, Outcome, Read, Send
+from neaptide.clusters.simulation.controller_calls import CallTimedOut, is_under_way
 from neaptide.clusters.simulation.coordination_node import CoordinationNode
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.clusters.simulation.network import Entry, Hold
 from neaptide.clusters.simulation.network_node import Network, Shown
 from neaptide.clusters.simulation.service import Service
-from neaptide.clusters.simulation.stopping import ShutdownTimedOut
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants import Watch
 from neaptide.nemesis.search.invariants.seen import Memory
@@ -230,12 +229,8 @@ def _is_meant(world: World, entry: Entry) -> bool:
     match entry.body:
         case parts.TimerDue(broker, timer):
             return world.nodes[broker].timers.get(timer) == entry.sequence
-        case AlterationTimedOut(broker, number):
-            altering = world.network.altering.get(broker)
-            return altering is not None and altering.number == number
-        case ShutdownTimedOut(broker, number):
-            stopping = world.network.stopping.get(broker)
-            return stopping is not None and stopping.number == number
+        case CallTimedOut() as due:
+            return is_under_way(world.network, due)
         case parts.RequestTimedOut(number):
             return number in world.network.asked
         case parts.SessionTimedOut(broker, silent_since_us):
@@ -259,6 +254,14 @@ def _by_broker(section: Section, of_brokers: Mapping[int, Any]) -> Any:
     for broker_id, one in sorted(of_brokers.items()):
         section.broker_id = broker_id
         walked.append((broker_id, section.walk(one)))
+    return tuple(walked)
+
+
+def _calls(section: Section, calls: Mapping[tuple[str, int], parts.Call]) -> Any:
+    walked = []
+    for (channel, asker), one in sorted(calls.items()):
+        section.broker_id = asker
+        walked.append((channel, asker, section.walk(one)))
     return tuple(walked)
 
 
@@ -356,8 +359,7 @@ OF: Final[Mapping[type, Mapping[str, How | LeftOut]]] = {
         "waiting": _messages,
         "own": _own,
         "asked": _asked,
-        "altering": _by_broker,
-        "stopping": _by_broker,
+        "calls": _calls,
         "unanswered": _by_link,
         "held_by": _by_request,
     },
@@ -365,12 +367,11 @@ OF: Final[Mapping[type, Mapping[str, How | LeftOut]]] = {
     Shown: {"rounds": _OF_STEPS},
     parts.FetchPosition: {"round": _OF_STEPS, "at_us": _OF_STEPS},
     parts.Asked: {"sent_us": age_us},
-    parts.Altering: {"number": request, "sent_us": age_us},
+    parts.Call: {"number": request, "sent_us": age_us},
     parts.RequestTimedOut: {"number": request},
     parts.SessionTimedOut: {"silent_since_us": age_us},
     parts.RetentionDue: {"started_us": age_us},
-    AlterationTimedOut: {"number": request},
-    ShutdownTimedOut: {"number": request},
+    CallTimedOut: {"number": request},
     CoordinationNode: {"network": _BACK, "silent_since": _ages_us},
     Service: {
         "_transactions": LeftOut("the number of the last write"),

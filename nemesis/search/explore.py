@@ -19,7 +19,7 @@ from neaptide.clusters.broker.replication.generation import FetchOfOthers
 from neaptide.clusters.broker.replication.interface.events import AlterPartitionRequested
 from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr
 from neaptide.clusters.broker.replication.partition.partition_rules import Follower, Leader
-from neaptide.clusters.simulation.network import CONTROL_APIS, Hold
+from neaptide.clusters.simulation.network import ALTER, CONTROL_APIS, Hold
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.player import MissedError
@@ -353,10 +353,10 @@ def _by_isr_change(world: World, state: LeaderAndIsr, logs: Mapping[int, dict[in
     if not world.spec.rules.alters_partitions:
         return 0
     asked = [e.body for e in world.network.waiting if isinstance(e.body, AlterPartitionRequested)]
-    held = [body for body in asked if body.broker_id in world.network.altering]
+    held = [body for body in asked if (ALTER, body.broker_id) in world.network.calls]
     is_outdated = any(
         (world.nodes[member.broker_id].started_us or 0)
-        > world.network.altering[body.broker_id].sent_us
+        > world.network.calls[ALTER, body.broker_id].sent_us
         for body in held
         for change in body.partitions
         for member in change.isr

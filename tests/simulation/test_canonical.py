@@ -21,8 +21,8 @@ from neaptide.clusters.simulation.client_node import ClientNode
 from neaptide.clusters.simulation.clients import GroupOperation, Send
 from neaptide.clusters.simulation.coordination_node import CoordinationNode
 from neaptide.clusters.simulation.network_node import Network
-from neaptide.clusters.simulation.parts import Altering
 from neaptide.clusters.simulation.parts import Asked as Asking
+from neaptide.clusters.simulation.parts import Call
 from neaptide.clusters.simulation.service import Service
 from neaptide.clusters.simulation.world import World
 from neaptide.harness.explore import Asked, search_of
@@ -64,8 +64,7 @@ def _some(world: World) -> dict[tuple[type, str], Any]:
     return {
         (Network, "waiting"): [entry],
         (Network, "asked"): {7: Asking(A, B, fetch, 1)},
-        (Network, "altering"): {A: Altering(7, B, 1, 1)},
-        (Network, "stopping"): {A: Altering(7, B, 1, 1)},
+        (Network, "calls"): {("alter partition", A): Call(7, B, 1, 1)},
         (Network, "unanswered"): {entry.link: entry},
         (Network, "held_by"): {7: "a rule"},
         (CoordinationNode, "silent_since"): {A: 7},

@@ -14,6 +14,7 @@ from neaptide.clusters.broker.replication.partition.partition_rules import isr_o
 from neaptide.clusters.simulation import faults
 from neaptide.clusters.simulation.controlling import ControlRetry
 from neaptide.clusters.simulation.network import (
+    ALTER,
     CONTROL,
     CONTROL_APIS,
     CONTROLLER,
@@ -372,15 +373,15 @@ def test_an_isr_change_that_is_held_or_lost_comes_to_some_controller(end: str) -
     elif end == "discard":
         assert faults.discard(world, "h") == 1
     elif end == "time_out":
-        first = world.network.altering[C]
-        until(world, lambda: C in world.network.altering and world.network.altering[C] != first)
+        first = world.network.calls[ALTER, C]
+        until(world, lambda: world.network.calls.get((ALTER, C), first) != first)
         faults.release(world, "h")
     else:
         faults.kill(world, A)
         faults.release(world, "h")
     until(world, lambda: B in _state(world).isr)
     run_for(world, 1_000)
-    assert C not in world.network.altering
+    assert (ALTER, C) not in world.network.calls
 
 
 def test_a_dropped_isr_change_is_asked_for_again_until_the_rule_ends() -> None:
