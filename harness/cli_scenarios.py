@@ -38,6 +38,7 @@ def list_(json: Json = False) -> None:
                         "teaches": s.teaches,
                         "title": s.title,
                         "source": list(s.source),
+                        "kind": dict(s.kind),
                         "outcomes": {outcome: list(on) for outcome, on in s.expect.items()},
                         "not_served": dict(s.not_served),
                         "expected": {k: expected_outcome(s, k) for k in KNOWN},
@@ -73,7 +74,8 @@ def by_subject(scenarios: Sequence[Scenario]) -> list[Scenario]:
 
 
 def _row(scenario: Scenario) -> tuple[str, str, str, str]:
-    lines = [f"{outcome}: {', '.join(on)}" for outcome, on in scenario.expect.items()]
+    kinds = {outcome: f" ({kind})" for outcome, kind in scenario.kind.items()}
+    lines = [f"{o}{kinds.get(o, '')}: {', '.join(on)}" for o, on in scenario.expect.items()]
     lines += [f"not served: {systems}" for systems in scenario.not_served]
     return scenario.name, scenario.title, "; ".join(scenario.source), "\n".join(lines)
 

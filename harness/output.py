@@ -170,18 +170,18 @@ def print_matrix(matrix: Matrix) -> None:
     """Scenarios as rows, systems as columns; a sign in each cell says what its colour says."""
     if not out.is_terminal:
         rows = []
-        for name, _ in matrix.scenarios:
+        for name, _, kind in matrix.scenarios:
             found = (matrix.cell(name, system) for system in matrix.systems)
-            rows.append([name, *(cell.text if cell else "" for cell in found)])
-        _print_plain(["scenario", *matrix.systems], rows)
+            rows.append([name, kind, *(cell.text if cell else "" for cell in found)])
+        _print_plain(["scenario", "kind", *matrix.systems], rows)
         return
     table = Table(title_justify="left")
-    for name in ("scenario", *matrix.systems):
+    for name in ("scenario", "kind", *matrix.systems):
         table.add_column(name, overflow="fold")
-    for name, _ in matrix.scenarios:
+    for name, _, kind in matrix.scenarios:
         cells = [matrix.cell(name, system) for system in matrix.systems]
         texts = [f"[{_STATUS_COLOURS[c.status]}]{escape(c.text)}[/]" if c else "" for c in cells]
-        table.add_row(name, *texts)
+        table.add_row(name, kind, *texts)
     _Console(highlight=False).print(table)
 
 

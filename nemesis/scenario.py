@@ -118,6 +118,7 @@ class Scenario:
     document: Mapping[str, Any]  # the file as it was read
     teaches: str | None = None
     not_served: Mapping[str, str] = field(default_factory=dict)  # systems → what they lack
+    kind: Mapping[str, str] = field(default_factory=dict)  # outcome → bug, by design or client
 
     @property
     def records(self) -> tuple[str, ...]:
@@ -235,7 +236,14 @@ class _Reader:
             document=document,
             teaches=file.teaches,
             not_served=file.not_served,
+            kind=self._kind(file),
         )
+
+    def _kind(self, file: File) -> Mapping[str, str]:
+        for outcome in file.kind:
+            if outcome not in file.expect.__pydantic_extra__ or outcome == "held":
+                raise self.complain(f"kind: {outcome!r} is no outcome of [expect] but held")
+        return file.kind
 
     def _check_acks(self, steps: tuple[ScheduledStep, ...]) -> None:
         for scheduled in steps:

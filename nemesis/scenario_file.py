@@ -18,6 +18,8 @@ Subject = Literal[
     "replication", "durability", "epochs", "producers", "groups", "transactions", "operations"
 ]
 SUBJECTS: Final = get_args(Subject)
+Kind = Literal["bug", "by design", "client"]
+KINDS: Final = get_args(Kind)
 Settings = dict[str, Any]
 Systems = list[str]
 Whole = Annotated[int, Strict()]
@@ -89,6 +91,8 @@ class File(_Table):
     """Where this is described: a KIP, an issue, an article."""
     teaches: Subject | None = None
     """The subject under which `neaptide list` shows it."""
+    kind: dict[str, Kind] = {}
+    """Outcome → why it is not `held`: a bug of the brokers, what they do by design, or a client."""
     cluster: ClusterTable
     """The brokers and the topic."""
     clients: ClientsTable = ClientsTable()

@@ -42,6 +42,7 @@ class Repetition:
     observed: str
     reasons: tuple[str, ...]  # why it is unknown, and which predictions did not come true
     disagrees: bool  # a prediction beyond the outcome did not come true
+    kind: str = ""  # `bug`, or where outcomes differ in it `diverged: bug, lost: by design`
 
     @property
     def agrees(self) -> bool:
@@ -98,7 +99,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    scenarios: tuple[tuple[str, str], ...]  # name and title
+    scenarios: tuple[tuple[str, str, str], ...]  # name, title, and of which kind its outcomes are
     systems: tuple[str, ...]
     cells: tuple[Cell, ...]
 
@@ -112,7 +113,9 @@ class Matrix:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "scenarios": [{"name": name, "title": title} for name, title in self.scenarios],
+            "scenarios": [
+                {"name": name, "title": title, "kind": kind} for name, title, kind in self.scenarios
+            ],
             "systems": list(self.systems),
             "cells": [
                 {
@@ -143,7 +146,7 @@ def assemble(
     by_cell: dict[tuple[str, str], list[Repetition]] = {}
     for each in repetitions:
         by_cell.setdefault((each.scenario, each.system), []).append(each)
-    scenarios = {each.scenario: each.title for each in repetitions}
+    scenarios = {each.scenario: (each.title, each.kind) for each in repetitions}
     systems = {each.system for each in repetitions}
     lacking = {
         (scenario, system): what
@@ -153,7 +156,7 @@ def assemble(
     cells = [Cell(*key, tuple(group)) for key, group in by_cell.items()]
     cells += [Cell(*key, (), what) for key, what in lacking.items()]
     return Matrix(
-        tuple(sorted(scenarios.items())),
+        tuple((name, *scenarios[name]) for name in sorted(scenarios)),
         tuple(sorted(systems, key=_in_order)),
         tuple(sorted(cells, key=lambda cell: (cell.scenario, cell.system))),
     )
@@ -185,7 +188,18 @@ def _repetition(directory: Path, run: Run) -> Repetition:
         str(verdict.get("outcome", "unknown")),
         (*verdict.get("reasons", ()), *run.disagreements),
         bool(run.disagreements),
+        _kind(run.schedule),
     )
+
+
+def _kind(schedule: Any) -> str:
+    """As the scenario of the run says; a run of before has none."""
+    kinds = schedule.get("kind") if isinstance(schedule, Mapping) else None
+    if not isinstance(kinds, Mapping):
+        return ""
+    if len(set(map(str, kinds.values()))) == 1:
+        return str(next(iter(kinds.values())))
+    return ", ".join(f"{outcome}: {kind}" for outcome, kind in kinds.items())
 
 
 def _in_order(system: str) -> tuple[bool, str, tuple[int, ...], str]:

@@ -27,7 +27,7 @@ class CallTimedOut(NamedTuple):
 
 class Api(NamedTuple):
     """`request`: of its number, the broker, and the effect. `answer`: of the sequence and the
-    effect. Both are told from other messages by their types."""
+    effect. Both are known by their types."""
 
     request: Callable[[int, int, Any], Any]
     answer: Callable[[int, Any], Any]

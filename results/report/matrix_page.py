@@ -38,13 +38,13 @@ def _page(matrix: Matrix, folder: Path) -> str:
 def as_markdown(matrix: Matrix) -> str:
     """A table of the cells' texts; reasons are left to the page."""
     lines = [
-        "| scenario | " + " | ".join(f"`{system}`" for system in matrix.systems) + " |",
-        "|---" * (1 + len(matrix.systems)) + "|",
+        "| scenario | kind | " + " | ".join(f"`{system}`" for system in matrix.systems) + " |",
+        "|---" * (2 + len(matrix.systems)) + "|",
     ]
-    for name, _ in matrix.scenarios:
+    for name, _, kind in matrix.scenarios:
         cells = [matrix.cell(name, system) for system in matrix.systems]
         lines.append(
-            f"| {name} | " + " | ".join(cell.text if cell else "" for cell in cells) + " |"
+            f"| {name} | {kind} | " + " | ".join(cell.text if cell else "" for cell in cells) + " |"
         )
     return "\n".join(lines) + "\n"
 

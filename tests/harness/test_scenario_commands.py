@@ -20,6 +20,22 @@ from tests.harness.command import neaptide
 SHIPPED = [scenario for _, scenario in documented([])]
 
 
+def test_every_outcome_of_a_scenario_that_ships_is_a_bug_or_by_design_or_of_a_client() -> None:
+    """Unless it is `held`. acks=1 that loses records is no find."""
+    without = [
+        (scenario.name, outcome)
+        for scenario in SHIPPED
+        for outcome in scenario.expect
+        if outcome != "held" and outcome not in scenario.kind
+    ]
+    assert without == []
+    kinds = {scenario.name: dict(scenario.kind) for scenario in SHIPPED}
+    assert kinds["acks-1-loss"] == {"lost": "by design"}
+    assert kinds["stale-diverging-answer"] == {"lost": "bug"}
+    assert kinds["unclean-b2"] == {"diverged": "bug", "lost": "by design"}
+    assert kinds["hw-two-rounds"] == {}
+
+
 def test_every_scenario_that_ships_teaches_something_and_every_subject_has_one() -> None:
     assert {scenario.teaches for scenario in SHIPPED} == set(SUBJECTS)
     listed = by_subject(SHIPPED)

@@ -51,6 +51,7 @@ WRONG: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
     "no title": _without_title,
     "a key that is not known": lambda document: document.update(titel="x"),
     "a subject that is not known": lambda document: document.update(teaches="cooking"),
+    "a kind that is not known": lambda document: document.update(kind={"lost": "bad luck"}),
     "no brokers": lambda document: document["cluster"].update(brokers=[]),
     "a partition without replicas": lambda document: document["cluster"]["topics"].update(
         t={"assignment": [[]]}

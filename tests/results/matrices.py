@@ -22,6 +22,7 @@ RUN = Run(
     brokers={"A": 0},
     title="A title <with> signs",
     expected="lost",
+    schedule={"kind": {"lost": "by design"}},
 )
 
 

@@ -107,12 +107,32 @@ def test_markdown_and_json_by_the_ending_of_the_file(tmp_path: Path) -> None:
     matrix = assemble([save(tmp_path / "runs", "a", "lost")])
     markdown = write_matrix(matrix, tmp_path / "m.md").read_text(encoding="utf-8")
     assert markdown.splitlines() == [
-        "| scenario | `neaptide:0.10` |",
-        "|---|---|",
-        "| acks-1-loss | ✓ lost 1/1 |",
+        "| scenario | kind | `neaptide:0.10` |",
+        "|---|---|---|",
+        "| acks-1-loss | by design | ✓ lost 1/1 |",
     ]
     document = json.loads(write_matrix(matrix, tmp_path / "m.json").read_text(encoding="utf-8"))
     assert document["cells"][0]["agreeing"] == document["cells"][0]["of"] == 1
+
+
+@pytest.mark.parametrize(
+    ("schedule", "kind"),
+    [
+        ({"kind": {"lost": "bug"}}, "bug"),
+        ({"kind": {"diverged": "bug", "lost": "by design"}}, "diverged: bug, lost: by design"),
+        ({"title": "a run of before"}, ""),
+        (None, ""),
+        ({"kind": "a stranger's"}, ""),
+    ],
+)
+def test_the_kind_of_what_does_not_hold_is_what_the_scenario_of_the_run_says(
+    tmp_path: Path, schedule: object, kind: str
+) -> None:
+    directory = save(tmp_path / "runs", "a", "lost")
+    write_run(directory, replace(RUN, schedule=schedule))
+    matrix = assemble([directory])
+    assert matrix.to_json()["scenarios"][0]["kind"] == kind
+    assert f"<td>{kind}</td>" in write_matrix(matrix, tmp_path / "m.html").read_text("utf-8")
 
 
 def test_what_a_system_does_not_serve_is_no_pass_and_says_what_it_lacks(tmp_path: Path) -> None:
