@@ -132,7 +132,9 @@ def test_the_kind_of_what_does_not_hold_is_what_the_scenario_of_the_run_says(
     write_run(directory, replace(RUN, schedule=schedule))
     matrix = assemble([directory])
     assert matrix.to_json()["scenarios"][0]["kind"] == kind
-    assert f"<td>{kind}</td>" in write_matrix(matrix, tmp_path / "m.html").read_text("utf-8")
+    assert f'<td class="kind">{kind}</td>' in write_matrix(matrix, tmp_path / "m.html").read_text(
+        "utf-8"
+    )
 
 
 def test_what_a_system_does_not_serve_is_no_pass_and_says_what_it_lacks(tmp_path: Path) -> None:
