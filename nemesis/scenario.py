@@ -21,7 +21,7 @@ from neaptide.clusters.producer import ProducerOptions
 from neaptide.clusters.settings import problem_of
 from neaptide.nemesis.complaints import complaint
 from neaptide.nemesis.conditions import Condition, ConditionError, parse_condition
-from neaptide.nemesis.scenario_file import KEYS, File, RoundTable, TopicTable
+from neaptide.nemesis.scenario_file import KEYS, UNHELD, File, RoundTable, TopicTable
 from neaptide.nemesis.steps import (
     Load,
     Measure,
@@ -241,8 +241,9 @@ class _Reader:
 
     def _kind(self, file: File) -> Mapping[str, str]:
         for outcome in file.kind:
-            if outcome not in file.expect.__pydantic_extra__ or outcome == "held":
-                raise self.complain(f"kind: {outcome!r} is no outcome of [expect] but held")
+            if outcome not in UNHELD:
+                near = did_you_mean(outcome, UNHELD)
+                raise self.complain(f"kind.{outcome}: must be one of {', '.join(UNHELD)}{near}")
         return file.kind
 
     def _check_acks(self, steps: tuple[ScheduledStep, ...]) -> None:

@@ -19,7 +19,7 @@ Subject = Literal[
 ]
 SUBJECTS: Final = get_args(Subject)
 Kind = Literal["bug", "by design", "client"]
-KINDS: Final = get_args(Kind)
+UNHELD: Final = tuple(outcome for outcome in PREDICTED if outcome != "held")
 Settings = dict[str, Any]
 Systems = list[str]
 Whole = Annotated[int, Strict()]
@@ -127,6 +127,7 @@ def scenario_schema() -> dict[str, Any]:
     }
     tables["ExpectTable"]["additionalProperties"] = False
     file = _table(made)
+    file["properties"]["kind"]["propertyNames"] = {"enum": list(UNHELD)}
     file["properties"]["step"]["items"] = {"$ref": "#/$defs/Step"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

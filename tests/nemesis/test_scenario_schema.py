@@ -52,6 +52,7 @@ WRONG: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
     "a key that is not known": lambda document: document.update(titel="x"),
     "a subject that is not known": lambda document: document.update(teaches="cooking"),
     "a kind that is not known": lambda document: document.update(kind={"lost": "bad luck"}),
+    "a kind of what holds": lambda document: document.update(kind={"held": "bug"}),
     "no brokers": lambda document: document["cluster"].update(brokers=[]),
     "a partition without replicas": lambda document: document["cluster"]["topics"].update(
         t={"assignment": [[]]}

@@ -145,6 +145,6 @@ def test_a_cluster_that_does_not_answer_is_reported_before_anything_runs(tmp_pat
     asked = ("plan.toml", "--budget", "30m", "--seed", "4", "--master", "spark://127.0.0.1:1")
     night = machine.start(*asked)
     said = night.communicate(timeout=DEADLINE_S)[1]
-    assert night.returncode == UNAVAILABLE
+    assert night.returncode == UNAVAILABLE, said
     assert "No Spark master answers at spark://127.0.0.1:1" in said
     assert machine.state().plays == {}
