@@ -33,6 +33,8 @@ class Anomaly:
     counts_by_jepsen: bool = True  # also of histories that Jepsen recorded, which may allow it
     jepsen: bool = False  # an error type of Jepsen's Kafka workload
     doubt: bool = False  # where it is found, the run cannot conclude
+    # What some rows of a run show, all of them show: `check --follow` reports it.
+    early: bool = False
     by_time: bool = False  # it rests on the order of what one clock or several showed
 
 
@@ -94,6 +96,7 @@ _ALL: Final = (
         "One offset was acknowledged or read with two different records.",
         "lost",
         jepsen=True,
+        early=True,
     ),
     Anomaly(
         "moved",
@@ -106,6 +109,7 @@ _ALL: Final = (
         "duplicated",
         counts_at_least_once=False,
         jepsen=True,
+        early=True,
     ),
     Anomaly(
         "nonmonotonic-poll",
@@ -114,6 +118,7 @@ _ALL: Final = (
         counts_when_subscribed=False,
         jepsen=True,
         by_time=True,
+        early=True,
     ),
     Anomaly(
         "reordered",
@@ -127,6 +132,7 @@ _ALL: Final = (
         "Inside one poll the offsets go back or repeat.",
         "reordered",
         jepsen=True,
+        early=True,
     ),
     Anomaly(
         "poll-skip",
@@ -149,12 +155,14 @@ _ALL: Final = (
         counts_at_least_once=False,
         jepsen=True,
         by_time=True,
+        early=True,
     ),
     Anomaly(
         "int-nonmonotonic-send",
         "Inside one operation a later send is in the log before an earlier one.",
         "reordered",
         jepsen=True,
+        early=True,
     ),
     Anomaly(
         "send-skip",
@@ -174,6 +182,7 @@ _ALL: Final = (
         "A transaction read its own records before it committed.",
         None,
         jepsen=True,
+        early=True,
     ),
     Anomaly(
         "commit-regression",
@@ -187,6 +196,7 @@ _ALL: Final = (
         "Aborted read: a record was read whose send had surely failed.",
         None,
         jepsen=True,
+        early=True,
     ),
     *_cycles("G0", "A cycle of transactions over ww edges", counts=False, jepsen=True),
     Anomaly(
@@ -197,6 +207,7 @@ _ALL: Final = (
         counts_by_jepsen=False,
         jepsen=True,
         by_time=True,
+        early=True,
     ),
     *_cycles("G1c", "A cycle of transactions over wr edges", jepsen=True, realtime=True),
     *_cycles(
@@ -231,12 +242,25 @@ _ALL: Final = (
         "high-watermark-regression",
         "Within one leader epoch a leader sent a follower a lower high watermark than before.",
         None,
+        early=True,
     ),
     Anomaly(
         # KIP-101 and KIP-207: a new leader begins with the high watermark that it knew as a
         # follower, which is behind, and catches up once its own followers fetch. So it is normal.
         "high-watermark-regression-at-election",
         "A new leader's first high watermark is below one that an earlier leader had sent.",
+        None,
+        counts=False,
+    ),
+    Anomaly(
+        "protocol-violation",
+        "Brokers broke a promise that they give each other, as the messages between them show.",
+        None,
+    ),
+    Anomaly(
+        "explained-violation",
+        "They did so after a fault that takes records away, or where an unclean election is "
+        "allowed.",
         None,
         counts=False,
     ),

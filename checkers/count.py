@@ -182,13 +182,14 @@ class Check:
             tables.RECORDED: tables.operations(self.spark, self.materials),
             "replicas": tables.replicas(self.spark, self.materials),
             "fetch_rounds": tables.fetch_rounds(self.spark, self.materials),
+            "messages": tables.messages(self.spark, self.materials),
             "final_reads": tables.final_reads(self.spark, self.materials),
         }
 
     def _facts(self) -> dict[str, pa.Table]:
         """What is said of whole runs: every task has it."""
         steps = tables.NEMESIS_STEPS.empty_table()
-        if self.thorough:
+        if self.thorough or self._has("fetch_rounds"):
             steps = tables.nemesis_steps(self.spark, self.materials)
         return {"runs": tables.runs(self.materials), "nemesis_steps": steps}
 

@@ -9,7 +9,7 @@ read, and never disturbs another run.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -156,17 +156,26 @@ def _read(directory: Path) -> tuple[Run | None, list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class Opened:
     good: dict[Path, int]  # the rows of each file
     bad: list[str]  # sentences
     transactions: bool
 
 
-def _open_table(directory: Path, table: str) -> _Table:
+def _open_table(directory: Path, table: str) -> Opened:
+    opened = open_files(named_files(directory / table), table)
+    opened.bad.extend(
+        f"{path} was never finished." for path in sorted((directory / table).glob(".*.tmp"))
+    )
+    return opened
+
+
+def open_files(paths: Iterable[Path], table: str) -> Opened:
+    """Some files of a table."""
     good: dict[Path, int] = {}
     bad: list[str] = []
     transactions = False
-    for path in named_files(directory / table):
+    for path in paths:
         try:
             if not path.is_file():
                 bad.append(f"{path} is no file, or a link to none.")
@@ -181,8 +190,7 @@ def _open_table(directory: Path, table: str) -> _Table:
             transactions = transactions or _has_values(footer, "mop")
         else:
             bad.append(f"{path} {fault}.")
-    bad += [f"{path} was never finished." for path in sorted((directory / table).glob(".*.tmp"))]
-    return _Table(good, bad, transactions)
+    return Opened(good, bad, transactions)
 
 
 def _first_line(error: BaseException) -> str:

@@ -5,6 +5,7 @@ Faults, schedules and runs speak to this; they never ask what kind of brokers th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,10 +30,11 @@ class TopicSpec:
     assignment: Mapping[int, tuple[int, ...]]
     settings: Mapping[str, str]
 
-    def deleting(self, brokers: Mapping[str, str]) -> dict[str, str]:
-        """What is said of retention and compaction, here or else for all topics of the brokers."""
+    def judged_by(self, brokers: Mapping[str, str]) -> dict[str, str]:
+        """What is said of retention, compaction and unclean elections, here or else for all topics
+        of the brokers."""
         said = {}
-        for name, of_brokers in _DELETING.items():
+        for name, of_brokers in _JUDGED_BY.items():
             value = self.settings.get(name)
             named = (brokers[one] for one in of_brokers if one in brokers)
             value = next(named, None) if value is None else value
@@ -41,12 +43,14 @@ class TopicSpec:
         return said
 
 
-# A topic's settings that have records deleted, and those of brokers that stand for them. A limit
+UNCLEAN: Final = "unclean.leader.election.enable"
+# A topic's settings that a check has to know, and those of brokers that stand for them. A limit
 # that is below 0 is none, in whatever unit.
-_DELETING: Final[Mapping[str, tuple[str, ...]]] = {
+_JUDGED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "cleanup.policy": ("log.cleanup.policy",),
     "retention.bytes": ("log.retention.bytes",),
     "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    UNCLEAN: (UNCLEAN,),
 }
 
 
@@ -91,12 +95,26 @@ class Listeners:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """What the coordination service says of a partition. `leader` None: it has none."""
+    """What the coordination service says of a partition. `leader` None: it has none.
+
+    `version` grows by one with each state that it had; None: it is not known, or none is missed.
+    `replicas`: where they are part of the state.
+    """
 
     partition: int
     leader: int | None
     leader_epoch: int
     isr: tuple[int, ...]
+    eligible: tuple[int, ...] = ()  # eligible leader replicas (KIP-966)
+    replicas: tuple[int, ...] = ()
+    version: int | None = None
+
+    def to_json(self) -> str:
+        """As the history has it."""
+        said: dict[str, Any] = {"leader": self.leader, "isr": list(self.isr)}
+        said |= {"eligible": list(self.eligible)} if self.eligible else {}
+        said |= {"replicas": list(self.replicas)} if self.replicas else {}
+        return json.dumps(said if self.version is None else said | {"version": self.version})
 
 
 class Cluster(Protocol):

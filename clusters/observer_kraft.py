@@ -291,7 +291,9 @@ def _assignment(image: Image, topic: str) -> Mapping[int, tuple[int, ...]]:
 
 def _view(partition: int, state: PartitionState) -> PartitionView:
     leader = None if state.leader == NO_LEADER else state.leader
-    return PartitionView(partition, leader, state.leader_epoch, state.isr)
+    return PartitionView(
+        partition, leader, state.leader_epoch, state.isr, state.elr, state.replicas
+    )
 
 
 def _milliseconds(count: int) -> i32Timedelta:

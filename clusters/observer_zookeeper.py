@@ -120,6 +120,8 @@ class ZooKeeperObserver:
                 None if state.leader == NO_LEADER else state.leader,
                 state.leader_epoch,
                 state.isr,
+                eligible=state.elr,
+                version=stat.version,
             )
             self._loop.call_soon_threadsafe(self._take_view, named.topic, view)
 

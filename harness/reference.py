@@ -25,8 +25,8 @@ from neaptide.clusters.broker.storage.config import SETTINGS as LOG_SETTINGS
 from neaptide.clusters.broker.storage.config import LogConfig
 from neaptide.clusters.hosts.toxiproxy import TOXICS, ToxicKind
 from neaptide.clusters.own import placeholders
-from neaptide.harness.exits import MEANINGS as EXITS
-from neaptide.harness.systems import KNOWN
+from neaptide.harness.scenarios.systems import KNOWN
+from neaptide.harness.terminal.exits import MEANINGS as EXITS
 from neaptide.nemesis.conditions import FUNCTIONS, WORDS, written
 from neaptide.nemesis.drawn.faults import FAULTS, FaultKind
 from neaptide.nemesis.gate import where
@@ -64,7 +64,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def commands() -> str:
-    from neaptide.harness.cli import app
+    from neaptide.harness.cli.main import app
 
     program: Any = typer.main.get_command(app)
     parts = [

@@ -6,21 +6,24 @@ Every error names the file, the line of the step, and what may be written instea
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
+from neaptide.clusters.errors import UsageError
 from neaptide.clusters.nearest import did_you_mean
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.clusters.settings import problem_of
 from neaptide.nemesis.complaints import complaint
 from neaptide.nemesis.conditions import Condition, ConditionError, parse_condition
+from neaptide.nemesis.roles import read_anyhow
 from neaptide.nemesis.scenario_file import KEYS, UNHELD, File, RoundTable, TopicTable
 from neaptide.nemesis.steps import (
     Load,
@@ -32,7 +35,7 @@ from neaptide.nemesis.steps import (
     Step,
 )
 from neaptide.nemesis.steps.document import read_document
-from neaptide.nemesis.steps.language import RESERVED, as_text, broker_of
+from neaptide.nemesis.steps.language import RESERVED, as_text, broker_of, role_of
 from neaptide.results.outcomes import PREDICTED
 
 __all__ = [
@@ -78,6 +81,8 @@ class ScheduledStep:
     until: Condition | None = None
     within_s: float = DEFAULT_WITHIN_S
     why: str = ""
+    at_s: float | None = None  # in a random run
+    lasts_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,7 @@ class Scenario:
     teaches: str | None = None
     not_served: Mapping[str, str] = field(default_factory=dict)  # systems → what they lack
     kind: Mapping[str, str] = field(default_factory=dict)  # outcome → bug, by design or client
+    run: tuple[str, ...] | None = None  # of a random run: the arguments that say its load
 
     @property
     def records(self) -> tuple[str, ...]:
@@ -189,7 +195,8 @@ class _Reader:
         self.names.brokers = dict(zip(cluster.brokers, self.ids or count(), strict=False))
         if len(self.names.brokers) != len(cluster.brokers):
             raise self.complain("cluster.brokers must name each broker once")
-        reserved = next((name for name in cluster.brokers if name in RESERVED), None)
+        taken = (name for name in cluster.brokers if name in RESERVED or role_of(name))
+        reserved = next(taken, None)
         if reserved is not None:
             raise self.complain(f"cluster.brokers: {reserved!r} is what others are called in steps")
         topics = dict(cluster.topics)
@@ -214,7 +221,9 @@ class _Reader:
         if problem is not None:
             raise self.complain(f"clients: {problem}")
         self.names.records = _records_of(file.step)
-        steps = tuple(self._step(n, raw) for n, raw in enumerate(file.step))
+        self.names.is_timed = file.run is not None
+        one_by_one = (self._step(number, raw) for number, raw in enumerate(file.step))
+        steps = tuple(one_by_one if file.run is None else self._timed_steps(file.step))
         if producer.idempotence:
             self._check_acks(steps)
         return Scenario(
@@ -237,6 +246,7 @@ class _Reader:
             teaches=file.teaches,
             not_served=file.not_served,
             kind=self._kind(file),
+            run=None if file.run is None else self._run(file.run),
         )
 
     def _kind(self, file: File) -> Mapping[str, str]:
@@ -322,10 +332,44 @@ class _Reader:
                     " 0.10, 0.11+ or 0.8..3.6"
                 )
 
+    def _run(self, text: str) -> tuple[str, ...]:
+        try:
+            words = tuple(shlex.split(text))
+        except ValueError as error:
+            raise self.complain(f"run cannot be read: {error}") from None
+        if not words or words[0].startswith("-"):
+            raise self.complain('run must begin with a workload, as in run = "append --rate 500"')
+        return words
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def _timed_steps(self, raws: Sequence[dict[str, Any]]) -> Iterator[ScheduledStep]:
+        """Each has an `at`, or is one of those behind a cast; what names it gave ends with it."""
+        number = 0
+        while number < len(raws):
+            first, more = raws[number], takewhile(lambda raw: "at" not in raw, raws[number + 1 :])
+            chain = tuple(more)
+            if "at" not in first or (chain and "cast" not in first):
+                lacking = number + ("at" in first)
+                raise self.complain(f"step {lacking + 1}: needs an at, or a cast before it")
+            self.names.rules.clear()
+            self.names.toxics.clear()
+            yield self._step(number, first)
+            line = self._line(number)
+            try:
+                for aimed in read_anyhow(chain):
+                    yield ScheduledStep(aimed.step, line, aimed.until, aimed.within_s)
+            except UsageError as error:
+                raise self.complain(f"step {number + 1}: {error}") from None
+            number += 1 + len(chain)
+
+    def _line(self, number: int) -> int:
+        return self.step_lines[number] if number < len(self.step_lines) else 0
+
     # --- one step --------------------------------------------------------------------------------
 
     def _step(self, number: int, raw: dict[str, Any]) -> ScheduledStep:
-        line = self.step_lines[number] if number < len(self.step_lines) else 0
+        line = self._line(number)
 
         def complain(message: str) -> ScenarioError:
             return ScenarioError(f"{self.where}:{line}: step {number + 1}: {message}")
@@ -334,7 +378,8 @@ class _Reader:
         if isinstance(read.step, Measure) and read.until is None:
             raise complain("a measure needs an until")
         within_s = DEFAULT_WITHIN_S if read.within_s is None else read.within_s
-        return ScheduledStep(read.step, line, read.until, within_s, read.why)
+        times = read.at_s, read.lasts_s
+        return ScheduledStep(read.step, line, read.until, within_s, read.why, *times)
 
 
 _SENDING: Final = ("produce", "send")

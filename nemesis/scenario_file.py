@@ -93,6 +93,11 @@ class File(_Table):
     """The subject under which `neaptide list` shows it."""
     kind: dict[str, Kind] = {}
     """Outcome → why it is not `held`: a bug of the brokers, what they do by design, or a client."""
+    run: str | None = None
+    """Of the schedule of a random run: the arguments of `neaptide run` that say its load. Its steps
+    have times (`at`), and their brokers may be roles."""
+    found: dict[str, Any] = {}
+    """When and how it was found, for people."""
     cluster: ClusterTable
     """The brokers and the topic."""
     clients: ClientsTable = ClientsTable()

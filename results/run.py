@@ -84,11 +84,19 @@ class Incident:
     why: str  # a sentence
 
 
+class IncidentError(Exception):
+    """A run cannot go on, and no fault was the cause."""
+
+    def __init__(self, incident: Incident) -> None:
+        super().__init__(incident.why)
+        self.incident = incident
+
+
 @dataclass(frozen=True, slots=True)
 class MissedFault:
     """A fault of a random run that missed its aim. The load went on."""
 
-    phase: int  # of the schedule, from 1; 0: it is in no phase
+    phase: int  # which act of the schedule, from 1; 0: it is in none
     at_s: float  # when it was to begin, since the load began
     fault: str
     why: str

@@ -226,6 +226,41 @@ _FETCH_ROUNDS: Final = (
 )
 FETCH_ROUNDS: Final = _schema(_FETCH_ROUNDS)
 
+_MESSAGES: Final = (
+    Column("api", _text, "The API, as rules name it: `produce`, `write_txn_markers`.", False),
+    Column("version", pa.int16(), "Of the API.", False, least=0),
+    Column("message", _text, "`request` or `response`.", False, ("request", "response")),
+    Column("correlation_id", pa.int32(), "A response has that of its request.", False),
+    Column("source", _text, "A broker, or `client`. Null: the gate does not know who."),
+    Column("destination", _text, "The same."),
+    Column("topic", _text, "Null: it is about no partition."),
+    Column("partition", pa.int32(), "Null: it is about none.", least=0),
+    Column(
+        "received_ns",
+        pa.int64(),
+        "When it reached the gate.",
+        False,
+        least=-TIME_MAX,
+        most=TIME_MAX,
+    ),
+    Column(
+        "forwarded_ns",
+        pa.int64(),
+        "When it left for its destination. Null: never.",
+        least=-TIME_MAX,
+        most=TIME_MAX,
+    ),
+    Column("fate", _text, "As in fetch_rounds.", False, _FATES),
+    Column(
+        "fields",
+        _text,
+        "JSON. What it says of the partition, and what a response answers: `producer_id`,"
+        " `producer_epoch`, `sequence`, `error`, `offset`, by the names that rules have.",
+        False,
+    ),
+)
+MESSAGES: Final = _schema(_MESSAGES)
+
 _REPLICAS: Final = (
     Column("broker", pa.int32(), "The broker.", False, least=0),
     Column("topic", _text, "The topic.", False),
@@ -271,11 +306,13 @@ REPLICAS: Final = _schema(_REPLICAS)
 RECORDED: Final[Mapping[str, tuple[Column, ...]]] = {
     "operations": (*_OPERATIONS, *_OPERATIONS_OPTIONAL),
     "fetch_rounds": _FETCH_ROUNDS,
+    "messages": _MESSAGES,
     "replicas": _REPLICAS,
 }
 TABLES: Final[Mapping[str, pa.Schema]] = {
     "operations": OPERATIONS_READ,
     "fetch_rounds": FETCH_ROUNDS,
+    "messages": MESSAGES,
     "replicas": REPLICAS,
 }
 
@@ -313,6 +350,11 @@ EXPLAINED: Final[Mapping[str, tuple[str, tuple[Column, ...]]]] = {
         "Fetch requests of followers, with their responses. One row for each request and partition"
         " in it, as the gate saw it.",
         _FETCH_ROUNDS,
+    ),
+    "messages": (
+        "Other requests and responses, of clients and of brokers, on links that a rule is about or"
+        " that transactions use. One row for each message and partition in it, as the gate saw it.",
+        _MESSAGES,
     ),
     "replicas": (
         "The logs of all replicas, read from disk after the run. One row for each record; a replica"

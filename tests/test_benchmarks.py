@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neaptide.harness.systems import parse_system
+from neaptide.harness.scenarios.systems import parse_system
 from tests.benchmarks.broker_on_kafka import Turn, compared, is_steady, percentile, summary
 
 

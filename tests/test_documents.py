@@ -18,9 +18,10 @@ import typer
 import yaml
 
 from neaptide.harness import reference
-from neaptide.harness.cli import app
+from neaptide.harness.cli.main import app
 from neaptide.nemesis.scenario import parse_scenario
 from neaptide.nemesis.steps import VERBS
+from neaptide.nemesis.steps.document import Common
 from tests.documents import DOCS, DOCUMENTS, ROOT, name_of
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -191,7 +192,7 @@ def check_toml(body: str) -> None:
     if "title" in read and "step" in read:
         parse_scenario("copied", body, "the page")
     for step in read.get("step", []):
-        [verb] = [key for key in step if key not in ("until", "within", "why")] or ["produce"]
+        [verb] = [key for key in step if key not in Common.model_fields] or ["produce"]
         assert verb in VERBS, verb
 
 

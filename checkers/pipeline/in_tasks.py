@@ -55,7 +55,12 @@ class Engine:
     anomalies_max: int | None  # how many rows of them are passed on; None: all
 
     def judge(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows of OUTPUT."""
+        """Rows of OUTPUT, of rows as they travel."""
+        names = {name: schema.names for name, schema in self.columns.items()}
+        return self.judge_tables(unpacked(batches, names))
+
+    def judge_tables(self, rows: Iterable[tuple[str, pa.Table]]) -> Iterator[pa.RecordBatch]:
+        """The same of rows of one table each, with its columns."""
         with tempfile.TemporaryDirectory(prefix="neaptide-check-") as scratch:
             # Nothing is loaded from anywhere: what it needs is part of it.
             settings: dict[str, str | bool | int | float | list[str]] = {
@@ -68,13 +73,13 @@ class Engine:
                 "autoload_known_extensions": "false",
             }
             with duckdb.connect(config=settings) as tables:
-                yield from self._judge(tables, batches)
+                yield from self._judge(tables, rows)
 
     def _judge(
-        self, tables: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch]
+        self, tables: duckdb.DuckDBPyConnection, rows: Iterable[tuple[str, pa.Table]]
     ) -> Iterator[pa.RecordBatch]:
         try:
-            self._load(tables, batches)
+            self._load(tables, rows)
         except duckdb.Error as error:
             yield _failed(reason_of(error))
             return
@@ -86,16 +91,18 @@ class Engine:
         if failure is not None:
             yield _failed(failure)
 
-    def _load(self, tables: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch]) -> None:
+    def _load(
+        self, tables: duckdb.DuckDBPyConnection, rows: Iterable[tuple[str, pa.Table]]
+    ) -> None:
         tables.execute(f"CREATE TABLE found ({_FOUND})")
         for name, facts in self.facts.items():
             tables.from_arrow(facts).create(name)
         for name, schema in self.columns.items():
             tables.from_arrow(schema.empty_table()).create(name)
-        names = {name: schema.names for name, schema in self.columns.items()}
-        for name, rows in unpacked(batches, names):
-            tables.from_arrow(rows).insert_into(name)
-        tables.execute(f"CREATE VIEW operations AS {operations_view(names[RECORDED])}")
+        for name, some in rows:
+            tables.from_arrow(some).insert_into(name)
+        there = self.columns[RECORDED].names
+        tables.execute(f"CREATE VIEW operations AS {operations_view(there)}")
 
     def _ask(self, tables: duckdb.DuckDBPyConnection) -> str | None:
         """Run the rules; why that ended before the last one."""
@@ -108,6 +115,8 @@ class Engine:
                     rules = self.asked.plan.over(relation.name)
                     if rules:
                         tables.execute(f"INSERT INTO found {dialect.found(relation.name, rules)}")
+                if self.asked.rules_only:
+                    return None
                 tables.execute(f"CREATE VIEW anomalies AS {counted('found')}")
                 tables.execute(f"CREATE TABLE witnessed AS {text_of('witnessed')}")
         except duckdb.InterruptException:

@@ -60,19 +60,20 @@ class Asked:
     plan: Plan
     transactions: bool  # the graph of transactions is wanted
     rw: bool  # with its rw edges
+    rules_only: bool = False  # what the rules have found, and nothing of the runs
 
     def output(self, dialect: Dialect, *, is_whole: bool) -> Iterator[tuple[str, str]]:
         """Each part of the output as SQL over what the rules have found; after a failure only what
         does not rest on later steps."""
+        if self.rules_only:
+            yield from self._found(dialect)
+            return
         of_partition = dialect.json([(name, name) for name in _PARTITION])
         yield _select(dialect, PARTITION, "partitions", text=of_partition)
         logs = "SELECT DISTINCT run, topic, partition, broker FROM replicas"
         yield _select(dialect, LOG, f"({logs})", number="broker")
         yield _select(dialect, MISFIT, f"({text_of('misfits')})", number="number", text="misfit")
-        counts = "SELECT run, name, count(*) AS number FROM found GROUP BY run, name"
-        yield _select(dialect, COUNT, f"({counts})", ("run", "name", "number"))
-        columns = ("run", "topic", "partition", "name", "log_offset", "value", "operation")
-        yield _select(dialect, ANOMALY, "found", columns, text="evidence")
+        yield from self._found(dialect)
         if not is_whole:
             return
         for what, name, fields in (
@@ -88,6 +89,12 @@ class Asked:
             yield _select(dialect, what, source, (*_PLACE, "log_offset"), text=witness)
         if self.transactions:
             yield from self._graph(dialect)
+
+    def _found(self, dialect: Dialect) -> Iterator[tuple[str, str]]:
+        counts = "SELECT run, name, count(*) AS number FROM found GROUP BY run, name"
+        yield _select(dialect, COUNT, f"({counts})", ("run", "name", "number"))
+        columns = ("run", "topic", "partition", "name", "log_offset", "value", "operation")
+        yield _select(dialect, ANOMALY, "found", columns, text="evidence")
 
     def _graph(self, dialect: Dialect) -> Iterator[tuple[str, str]]:
         kinds = "" if self.rw else " WHERE kind <> 'rw'"

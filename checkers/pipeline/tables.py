@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -27,7 +28,7 @@ from neaptide.checkers.material import Material
 from neaptide.checkers.pipeline.limits import sees_files
 from neaptide.checkers.rules.conditions import text_of
 from neaptide.results.long_texts import LONG_BYTES, SHORTENED_SQL
-from neaptide.results.record_texts import IDENTITY_SQL
+from neaptide.results.record_texts import IDENTITY_SQL, identified
 from neaptide.results.schema import OF_PARTITIONS, TABLES
 from neaptide.results.schema import RECORDED as COLUMNS
 from neaptide.results.schema import Column as Described
@@ -35,7 +36,7 @@ from neaptide.results.schema import Column as Described
 # What rules see of each table: its own columns under the names of `neaptide.results.schema`, but
 # for words that SQL has taken.
 RENAMED: Final = {"offset": "log_offset", "row": "position"}
-_NOT_READ: Final = {"error", "leader_epoch"}  # of operations
+_NOT_READ: Final = {"error"}  # of operations
 
 # Of a check: what the driver's Java has to hold for a moment.
 TRAVELLING_ROWS: Final = 1_000_000
@@ -120,11 +121,22 @@ def _is_here(material: Material) -> bool:
 
 
 def _loaded(table: str, number: int, material: Material) -> pa.Table:
-    files = [pq.read_table(file, schema=TABLES[table]) for file in material.files[table]]
-    rows = pa.concat_tables(files).cast(_plain_schema(table))
+    files = [pq.read_table(file, schema=TABLES[table]) for file in material.files.get(table, ())]
+    rows = pa.concat_tables([TABLES[table].empty_table(), *files]).cast(_plain_schema(table))
     return rows.append_column(
         RUNS.field("run"), pa.repeat(pa.scalar(number, pa.int32()), len(rows))
     )
+
+
+def in_memory(table: str, material: Material) -> pa.Table:
+    """The rows of a run of this machine as the rules see them, but for what is wrong with them."""
+    rows = identified(_loaded(table, 0, material))
+    rows = rows.rename_columns([RENAMED.get(name, name) for name in rows.column_names])
+    if table == "operations":
+        at = rows.column_names.index("log_offset")
+        known = pc.if_else(pc.equal(rows["log_offset"], -1), None, rows["log_offset"])
+        rows = rows.set_column(at, "log_offset", known)
+    return rows
 
 
 def _uri(file: Path | str) -> str:
@@ -132,17 +144,21 @@ def _uri(file: Path | str) -> str:
     return f"file://{file}" if isinstance(file, Path) else file
 
 
-# Of runs without transactions these columns say nothing, and do not travel.
+# Columns that do not travel where they say nothing: of runs without transactions, and without
+# anything that was seen on the wire.
 OF_TRANSACTIONS: Final[Mapping[str, str]] = {
     "mop": "CAST(NULL AS INT)",
     "committed": "type = 'ok'",
 }
+OF_THE_WIRE: Final[Mapping[str, str]] = {"leader_epoch": "CAST(NULL AS INT)"}
 
 
 def operations(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
     """The operations as the rules see them: renamed, and with `committed`."""
     rows = _renamed("operations", read(spark, "operations", materials), _NOT_READ)
     rows = rows.withColumn("log_offset", F.expr("nullif(log_offset, -1)"))
+    if not any(material.files["fetch_rounds"] for material in materials):
+        rows = rows.drop(*OF_THE_WIRE)
     if not any(material.has_open_sends for material in materials):
         return rows.drop(*OF_TRANSACTIONS)
     committed = F.broadcast(_committed(spark, rows)).withColumn("is_open", F.lit(True))
@@ -158,7 +174,8 @@ RECORDED: Final = "recorded_operations"  # what travels
 
 def operations_view(columns: Collection[str]) -> str:
     """The `operations` of the rules out of what travelled."""
-    lacking = [f"{sql} AS {name}" for name, sql in OF_TRANSACTIONS.items() if name not in columns]
+    optional = {**OF_TRANSACTIONS, **OF_THE_WIRE}
+    lacking = [f"{sql} AS {name}" for name, sql in optional.items() if name not in columns]
     return f"SELECT {', '.join(['*', *lacking])} FROM {RECORDED}"
 
 
@@ -185,9 +202,14 @@ def fetch_rounds(spark: SparkSession, materials: Sequence[Material]) -> DataFram
     return _renamed(
         "fetch_rounds",
         read(spark, "fetch_rounds", materials),
-        {"requested_ns", "forwarded_ns", "log_start_offset", "records_bytes", "request_fate",
-         "response_fate", "held_ns"},
+        {"forwarded_ns", "log_start_offset", "records_bytes", "request_fate", "response_fate",
+         "held_ns"},
     )  # fmt: skip
+
+
+def messages(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
+    rows = read(spark, "messages", materials)
+    return _renamed("messages", rows, {"version", "correlation_id", "fate"})
 
 
 def nemesis_steps(spark: SparkSession, materials: Sequence[Material]) -> pa.Table:
@@ -280,11 +302,13 @@ _WRONG: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("log_start_offset", "log_start_offset > log_end_offset"),
     ),
     "fetch_rounds": (),
+    "messages": (),
 }
 _WHERE: Final[Mapping[str, Sequence[str]]] = {
     "operations": ("operation", "row"),
     "replicas": ("broker", "offset"),
     "fetch_rounds": ("leader", "follower", "round"),
+    "messages": ("api", "correlation_id"),
 }
 
 

@@ -21,7 +21,7 @@ from typing import Final
 Column = str | tuple[str, str]  # its name, or its name and what it is of the relation
 
 # Tables that a relation may start from, and what of a run they are.
-TABLES: Final = ("operations", "replicas", "fetch_rounds", "final_reads", "runs")
+TABLES: Final = ("operations", "replicas", "fetch_rounds", "messages", "final_reads", "runs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,11 @@ RELATIONS: Final = (
     Relation("unlike"),
     Relation("responses", kept=True),
     Relation("elections"),
+    Relation("states", kept=True),
+    Relation("elected", kept=True),
+    Relation("behind"),
+    Relation("led"),
+    Relation("ended"),
     Relation("windows"),
     Relation("unread"),
 )
@@ -112,6 +117,21 @@ _COPIES: Final[tuple[Column, ...]] = (
     "differs", "broker", "key", "leader_epoch", "other_broker", "other_key", "other_value",
     "other_leader_epoch",
 )  # fmt: skip
+
+PROTOCOL_VIOLATION: Final = "protocol-violation"
+
+
+def _violations(
+    over: str, rule: str, *evidence: Column, at: str = "NULL", operation: str = "NULL"
+) -> tuple[Rule, ...]:
+    """A promise between brokers: who breaks it is reported by the name of the promise."""
+    names = (PROTOCOL_VIOLATION, "explained-violation")[: 1 + ("explained_by" in evidence)]
+    said: tuple[Column, ...] = (("rule", f"'{rule}'"), *evidence)
+    return tuple(
+        Rule(name, over=over, at=at, value="NULL", operation=operation, evidence=said)
+        for name in names
+    )
+
 
 RULES: Final = (
     Rule(
@@ -381,6 +401,29 @@ RULES: Final = (
         operation="NULL",
         evidence=("leader_epoch", "earlier_high_watermark"),
     ),
+    *_violations(
+        "elected",
+        "unclean-election",
+        "leader", "leader_epoch", ("isr_before", "trim(previous_isr)"), ("at_ns", "from_ns"),
+        "explained_by",
+        operation="operation",
+    ),
+    *_violations(
+        "behind",
+        "isr-behind-acknowledged",
+        "follower", "leader", "leader_epoch", "round", "requested_ns", "acknowledged", "isr",
+        "explained_by",
+        at="fetch_offset",
+    ),
+    *_violations(
+        "led", "one-leader-an-epoch", "leader", "other_leader", "leader_epoch", "responded_ns"
+    ),
+    *_violations(
+        "ended",
+        "marker-sent-before-a-write",
+        "leader", "producer_id", "producer_epoch", "committed", "marker_sent_ns", "write_sent_ns",
+        "marker_delivered_ns",
+    ),
     Rule(
         "int-send-skip",
         over="send_leaps",
@@ -440,17 +483,27 @@ class Plan:
         return tuple(rule for rule in self.rules if rule.over == relation)
 
 
-def plan(*, thorough: bool, transactions: bool, tables: Collection[str]) -> Plan:
-    """What is asked of runs that have such tables: of what no run has nothing is asked."""
+def plan(
+    *,
+    thorough: bool,
+    transactions: bool,
+    tables: Collection[str],
+    only: Collection[str] | None = None,
+) -> Plan:
+    """What is asked of runs that have such tables: of what no run has nothing is asked. `only`:
+    these rules, and nothing beside them."""
     rules = tuple(
         rule
         for rule in RULES
-        if (thorough or rule.name not in _THOROUGH)
+        if (only is None or rule.name in only)
+        and (thorough or rule.name not in _THOROUGH)
         and (thorough or transactions or rule.name not in _OF_TRANSACTIONS)
         and _MUST_HAVE.get(rule.over, "operations") in tables
     )
-    needed = {"partitions", *(rule.over for rule in rules)}
-    if transactions:
+    needed = {rule.over for rule in rules}
+    if only is None:
+        needed.add("partitions")
+    if transactions and only is None:
         needed |= {"log", "profiles"}  # the edges between transactions come from these
     return Plan(rules, relations_of(needed))
 
@@ -471,6 +524,10 @@ _MUST_HAVE: Final = {
     "unlike": "replicas",
     "responses": "fetch_rounds",
     "elections": "fetch_rounds",
+    "elected": "fetch_rounds",
+    "behind": "fetch_rounds",
+    "led": "fetch_rounds",
+    "ended": "messages",
 }
 _NAMED: Final = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 

@@ -7,6 +7,8 @@ FROM (
     SELECT run, topic, partition, misfit FROM replicas
     UNION ALL
     SELECT run, topic, partition, misfit FROM fetch_rounds
+    UNION ALL
+    SELECT run, topic, partition, misfit FROM messages
 ) AS every_row
 WHERE misfit IS NOT NULL
 GROUP BY run, topic, partition

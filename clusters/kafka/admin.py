@@ -63,7 +63,8 @@ class AdminMembers:
             raise RefusedChangeError(f"{what}: nobody answers: {error}") from None
         try:
             return getattr(client, what)(*arguments, **named)
-        except (KafkaError, OSError) as error:
+        # ValueError: a setting that the broker which was asked did not describe (seen amid faults)
+        except (KafkaError, OSError, ValueError) as error:
             raise RefusedChangeError(f"{what}: {type(error).__name__}: {error}") from None
         finally:
             client.close()

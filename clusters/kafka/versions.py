@@ -73,6 +73,7 @@ class Row:
     additions: tuple[str, ...]  # to the class path
     addressing: Addressing = Addressing.NAMED_LISTENERS
     topic_ids: bool = False
+    names_brokers: bool = True  # in metadata, while there is no topic
     settings: Mapping[str, str] = field(default_factory=dict)  # of brokers
     client_settings: Mapping[str, str] = field(default_factory=dict)  # of librdkafka
 
@@ -89,6 +90,7 @@ ROWS: Final = (
         "2.11",
         _OLD,
         Addressing.HOST_AND_PORT,
+        names_brokers=False,
         settings=_NO_CHECKPOINT,
         client_settings=_without_api_versions("0.8.2"),
     ),

@@ -1,7 +1,7 @@
 """A cluster that runs already: nothing of it is started, stopped, or read from disk.
 
 Not a PlacedCluster in earnest: there is no node that anything could be done to, and whoever would
-do something to one refuses before the run begins (neaptide.harness.systems).
+do something to one refuses before the run begins (neaptide.harness.scenarios.systems).
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from neaptide.clusters.broker.replication.partition import (
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import Epochs
 from neaptide.clusters.broker.replication.partition.producer_state_manager import Producers
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
+from neaptide.clusters.broker.replication.rule import rule
 
 SEGMENT_BYTES: Final = 1 << 30
 
@@ -99,6 +100,7 @@ class SimulatedLog:
         if self.batches:
             self.ends_at = 0
 
+    @rule
     def retain(self, high_watermark: int) -> bool:
         """Deletes the oldest segments while the log is too large, none above the high watermark."""
         segments = self._segments()
@@ -197,6 +199,7 @@ class Disk:
         other.was_clean = self.was_clean
         return other
 
+    @rule
     def write(self, effect: effects.LogWrite) -> int | None:
         """Where a log was cut before the offset asked for, says where."""
         match effect:
@@ -229,6 +232,7 @@ class Disk:
         log.batches, log.epochs = [], ()
         log.start_offset = log.ends_at = log.recovery_point = offset
 
+    @rule
     def sync(self) -> None:
         """A clean shutdown: all that was written is on disk."""
         for log in self.logs.values():
@@ -246,6 +250,7 @@ class Disk:
             lost[tp] = before - log.end_offset
         return lost
 
+    @rule
     def stored(self) -> dict[TopicPartition, StoredReplica]:
         """What a broker finds when it starts."""
         for each in self.logs.values():

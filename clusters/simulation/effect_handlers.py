@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, get_args
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
+from neaptide.clusters.broker.replication.rule import rule
 from neaptide.clusters.broker.replication.step import begin, shut_down, step
 from neaptide.clusters.simulation import controller_calls, controlling, fetching
 from neaptide.clusters.simulation.broker_node import BrokerNode
@@ -81,7 +82,8 @@ def _read_producers(node: BrokerNode, effect: effects.ReadProducers) -> None:
     handle(node, events.ProducersRead(effect.partition, found))
 
 
-def _read_committed_offsets(node: BrokerNode, effect: effects.ReadCommittedOffsets) -> None:
+@rule
+def read_committed_offsets(node: BrokerNode, effect: effects.ReadCommittedOffsets) -> None:
     found = node.disk.logs[effect.partition].committed_offsets
     handle(node, events.CommittedOffsetsRead(effect.partition, found))
 
@@ -149,7 +151,7 @@ def _pass_over(node: BrokerNode, effect: Effect) -> None:
 HANDLERS: Final[Mapping[type, Callable[[BrokerNode, Any], None]]] = {
     **dict.fromkeys(get_args(effects.LogWrite), _write),
     effects.ReadProducers: _read_producers,
-    effects.ReadCommittedOffsets: _read_committed_offsets,
+    effects.ReadCommittedOffsets: read_committed_offsets,
     effects.SetTimer: _set_timer,
     effects.CancelTimer: _cancel_timer,
     effects.Coordinate: _coordinate,

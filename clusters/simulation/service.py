@@ -21,6 +21,7 @@ from neaptide.clusters.broker.replication.model import (
     TopicConfiguration,
     TopicPartition,
 )
+from neaptide.clusters.broker.replication.rule import rule
 
 Notifications = list[tuple[int, object]]
 
@@ -149,10 +150,10 @@ class Service:
     ) -> Notifications:
         match request:
             case coordination_service.DeletePreferredReplicaElection():
-                if not self._is_refused(request):
+                if not self.is_refused(request):
                     self.elections = None
             case coordination_service.SetPartitionReassignment(targets):
-                if not self._is_refused(request):
+                if not self.is_refused(request):
                     self.reassignments = targets
             case coordination_service.WriteAssignment():
                 return self._assign(broker, request)
@@ -160,7 +161,8 @@ class Service:
                 assert_never(request)
         return []
 
-    def _is_refused(self, request: coordination_service.AdministrationRequest) -> bool:
+    @rule
+    def is_refused(self, request: coordination_service.AdministrationRequest) -> bool:
         """Whether it is of an earlier controller, and fenced."""
         return request.is_fenced and request.controller_epoch != self.controller_epoch
 
@@ -206,7 +208,8 @@ class Service:
         self.controller = None
         return [(other, coordination_service.ControllerChanged(None)) for other in self.sessions]
 
-    def _write(
+    @rule
+    def write(
         self, request: coordination_service.WriteLeaderAndIsr
     ) -> coordination_service.LeaderAndIsrWritten | coordination_service.LeaderAndIsrConflict:
         tp, state = request.partition, request.state
@@ -234,7 +237,7 @@ class Service:
     def _write_and_notify(
         self, broker: int, request: coordination_service.WriteLeaderAndIsr
     ) -> Notifications:
-        answer = self._write(request)
+        answer = self.write(request)
         notified: Notifications = [(broker, answer)]
         if isinstance(answer, coordination_service.LeaderAndIsrWritten):
             changed = coordination_service.LeaderAndIsrChanged((request.partition,))
@@ -246,7 +249,7 @@ class Service:
         tp, assignment = request.partition, request.assignment
         known = self.topics.get(tp.topic)
         error = Error.NONE
-        if self._is_refused(request):
+        if self.is_refused(request):
             error = Error.NOT_CONTROLLER
         elif known is None:
             error = Error.UNKNOWN_TOPIC_OR_PARTITION

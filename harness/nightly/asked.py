@@ -14,8 +14,8 @@ from neaptide.clusters.errors import MissingPartError, UsageError
 from neaptide.clusters.hosts.place import Place, parse_place
 from neaptide.harness.nightly.cells import Axes, Cell, Space, Values, space_of
 from neaptide.harness.nightly.plan import Plan
-from neaptide.harness.random_asked import RandomRun, check, parse_nemesis, rate_for
-from neaptide.harness.systems import System, brokers_of, fetch, parse_system
+from neaptide.harness.play.random_asked import RandomRun, check, parse_nemesis, rate_for
+from neaptide.harness.scenarios.systems import System, brokers_of, fetch, parse_system
 from neaptide.nemesis.drawn.faults import ALL
 from neaptide.workloads.catalog import find_workload
 from neaptide.workloads.libraries.table import DEFAULT

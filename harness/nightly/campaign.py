@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 
 from neaptide.clusters.errors import UsageError
-from neaptide.harness.guard import FREE_TO_START, check_space
+from neaptide.harness.live.guard import FREE_TO_START, check_space
 from neaptide.harness.nightly import found as findings
 from neaptide.harness.nightly.asked import (
     SIMULATION,
@@ -42,7 +42,7 @@ from neaptide.harness.nightly.plan import Plan, read_plan
 from neaptide.harness.nightly.rows import Known, known_after, write_rows
 from neaptide.harness.nightly.state import Ended, Journal, Play, nights_in, rows_of_earlier
 from neaptide.harness.nightly.thin import Stored, to_remove
-from neaptide.harness.version import VERSION
+from neaptide.harness.terminal.version import VERSION
 from neaptide.results.errors import StoreError
 from neaptide.results.run import read_run
 from neaptide.results.store import remove_run, runs_directory

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE, Ledger
 from neaptide.harness.nightly.state import Ended, Play
-from neaptide.harness.recording import RECORD_ONLY, last_sentence, recorded
+from neaptide.harness.play.recording import RECORD_ONLY, last_sentence, recorded
 
-CHILD: Final = "neaptide.harness.nightly.child"
+CHILD: Final = "neaptide.harness.cli.child"
 ENDS_WITHIN_S: Final = 60.0  # what was asked to end: it has brokers to stop
 _LATE_S: Final = 600.0  # beyond what a play should last
 _ANOMALY_FOUND: Final = (0, 1)  # the statuses of a search that came to its end

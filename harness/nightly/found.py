@@ -17,14 +17,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from neaptide.harness import saved_schedule
 from neaptide.harness.nightly.asked import search_words
 from neaptide.harness.nightly.known import KEY_LINE, SCENARIO_S
 from neaptide.harness.nightly.plan import Plan
 from neaptide.harness.nightly.state import Kind, Play
-from neaptide.harness.systems import like_of
-from neaptide.nemesis.drawn.schedule import Schedule, load_schedule
-from neaptide.nemesis.drawn.shrinking import length_s, shrink
+from neaptide.harness.scenarios import saved_schedule
+from neaptide.harness.scenarios.systems import like_of
+from neaptide.nemesis.acts import Schedule, acts_of, length_s, smaller
+from neaptide.nemesis.drawn.faults import faults_of
+from neaptide.nemesis.minimise import Minimised, minimise
 from neaptide.results.outcomes import WORST_FIRST
 from neaptide.results.run import Run
 
@@ -72,7 +73,7 @@ def is_worth(row: Row) -> bool:
 async def investigate(finding: Finding, run: Run, plan: Plan, play: PlayIt) -> dict[str, Any]:
     """Of a live run. Returns what the journal says of it."""
     assert finding.run is not None
-    schedule = load_schedule(finding.run, tuple(run.brokers.values()), 1000)
+    schedule = acts_of(saved_schedule.load(finding.run).document["step"])
     report = _Report(finding, run, schedule)
     report.save(schedule)
     if not schedule:
@@ -102,9 +103,13 @@ async def _smaller(schedule: Schedule, plan: Plan, tried: _Tried, report: _Repor
         asked = tried.loses(candidate, "shrink")
         return asyncio.run_coroutine_threadsafe(asked, loop).result()
 
-    shrunk = await asyncio.to_thread(shrink, schedule, loses, plan.shrink, ATTEMPTS, report.save)
+    def shrink() -> Minimised[Schedule]:
+        most = {"plays_max": plan.shrink, "attempts": ATTEMPTS}
+        return minimise(schedule, smaller, loses, **most, keep=report.save)
+
+    shrunk = await asyncio.to_thread(shrink)
     report.complete = shrunk.complete
-    return shrunk.schedule
+    return shrunk.smallest
 
 
 class _Tried:
@@ -122,17 +127,14 @@ class _Tried:
         number = self._count[kind] = self._count.get(kind, 0) + 1
         folder = finding.night / "tried"
         folder.mkdir(exist_ok=True)
-        file = folder / f"{finding.name}-{kind}-{number}.json"
-        saved = saved_schedule.of_run(
-            self._run, schedule, finding.row["outcome"], like_of(finding.values["system"]), {}
-        )
-        saved_schedule.save(saved, file)
+        file = folder / f"{finding.name}-{kind}-{number}.toml"
+        saved_schedule.save(saved_schedule.changed(self._run.schedule, schedule), file)
         row = await self._play(
             Play(
                 item=f"{kind} {number} of {finding.name}",
                 kind=kind,
                 attempt=1,
-                words=tuple(saved.command(file)),
+                words=tuple(saved_schedule.command(file)),
                 values=finding.values,
                 seed=self._run.seed,
                 lasts_s=length_s(schedule),
@@ -159,7 +161,7 @@ class _Report:
 
     @property
     def file(self) -> Path:
-        return self._finding.save_to / f"{self._finding.name}.json"
+        return self._finding.save_to / f"{self._finding.name}-live.toml"
 
     def lost(self, of: str) -> int:
         return self._counts[of][0]
@@ -172,7 +174,6 @@ class _Report:
         finding = self._finding
         self.saved = schedule
         found = {
-            "key": finding.key,
             "values": dict(finding.values),
             "night": finding.night.name,
             "utc": self._utc,
@@ -183,8 +184,11 @@ class _Report:
         }
         outcome, like = finding.row["outcome"], like_of(finding.values["system"])
         finding.save_to.mkdir(parents=True, exist_ok=True)
-        saved = saved_schedule.of_run(self._run, schedule, outcome, like, found)
-        saved_schedule.save(saved, self.file)
+        title = f"{outcome} on {self._run.system}: {', '.join(faults_of(schedule)) or 'no faults'}"
+        saved = saved_schedule.changed(
+            self._run.schedule, schedule, title=title, expect={outcome: [like]}, found=found
+        )
+        saved_schedule.save(saved, self.file, f"{KEY_LINE}{finding.key}\n")
 
     @property
     def _run_name(self) -> str:
@@ -206,7 +210,7 @@ class _Report:
 
 
 def faults_in(schedule: Schedule) -> int:
-    return sum(len(phase.faults) for phase in schedule)
+    return sum(len(act.steps) for act in schedule)
 
 
 # --- in the simulation ---------------------------------------------------------------------------

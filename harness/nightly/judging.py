@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from neaptide.harness.checking import SparkStart, check_and_report
+from neaptide.harness.checking.check import SparkStart, check_and_report
 from neaptide.harness.nightly.rates import Rate, rates_of
 from neaptide.harness.nightly.rows import Known, of_search, row_of, unknown
 from neaptide.harness.nightly.state import Ended

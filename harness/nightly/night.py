@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from neaptide.harness.nightly.state import CELL, Ended, Journal, Play
-from neaptide.harness.output import shown
+from neaptide.harness.terminal.output import shown
 
 OVERHEAD_S: Final = 40.0  # of a live run beyond its load, until some have shown it
 LIVE_PER_SEARCH: Final = 4  # where no core is left for searches

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from neaptide.clusters.duration import read_duration_s
 from neaptide.clusters.errors import UsageError
-from neaptide.harness.options import DEFAULT_SYSTEM
+from neaptide.harness.scenarios.systems import DEFAULT_SYSTEM
 from neaptide.nemesis.drawn.schedule import parse_faults
 from neaptide.workloads.catalog import find_workload
 from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES

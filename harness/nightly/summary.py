@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from neaptide.harness.failing import fails, last_words
 from neaptide.harness.nightly.state import State
-from neaptide.harness.output import shown
+from neaptide.harness.terminal.failing import fails, last_words
+from neaptide.harness.terminal.output import shown
 from neaptide.results.durations import duration
 
 _LISTED: Final = 20

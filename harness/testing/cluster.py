@@ -1,7 +1,7 @@
 """A cluster under the control of a test: an application talks to it, the test breaks it.
 
 A plain object for plain test functions; what it does runs on an event loop of its own thread. Not
-what a run is made of (`neaptide.harness.stage`), and not how one is judged.
+what a run is made of (`neaptide.harness.live.stage`), and not how one is judged.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.clusters.settings import problem_of
-from neaptide.harness.account import Account
-from neaptide.harness.ending import end, heal_all
-from neaptide.harness.faults import Faults
-from neaptide.harness.guard import IncidentError, guarded
-from neaptide.harness.observed import StageObserved
-from neaptide.harness.random_run import AIMED_SETTINGS, SHORT_TIMES
-from neaptide.harness.run_record import Finished, new_run, record
-from neaptide.harness.stage import Stage
-from neaptide.harness.systems import System, client_settings, keeps_headers
+from neaptide.harness.live.account import Account
+from neaptide.harness.live.ending import end, heal_all
+from neaptide.harness.live.faults import Faults
+from neaptide.harness.live.guard import guarded
+from neaptide.harness.live.observed import StageObserved
+from neaptide.harness.live.stage import Stage
+from neaptide.harness.play.random_run import AIMED_SETTINGS, SHORT_TIMES
+from neaptide.harness.play.run_record import Finished, new_run, record
+from neaptide.harness.scenarios.systems import System, client_settings, keeps_headers
 from neaptide.harness.testing.consumed import Notebook, RecordedConsumer
 from neaptide.harness.testing.findings import NeaptideFailure, WaitFailure
 from neaptide.harness.testing.loop import Loop
@@ -44,7 +44,7 @@ from neaptide.harness.testing.recorded import (
 from neaptide.nemesis.gate.errors import GateError
 from neaptide.nemesis.gate.model import COORDINATION, Endpoint, Rule
 from neaptide.results.report import REPORT_FILE
-from neaptide.results.run import Aim, Run, named_brokers
+from neaptide.results.run import Aim, IncidentError, Run, named_brokers
 from neaptide.workloads.errors import ClientsError
 from neaptide.workloads.recorder import TABLE, Recorder, writer_label
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from neaptide.harness.ci import line_of
-from neaptide.harness.systems import KNOWN, check_system_on, like_of, parse_system
+from neaptide.harness.scenarios.systems import KNOWN, check_system_on, like_of, parse_system
+from neaptide.harness.terminal.ci import line_of
 from neaptide.harness.testing import SUFFIX
 from neaptide.harness.testing.findings import Judged, NeaptideFailure, failure_text, properties
 from neaptide.harness.testing.lab import Settings
@@ -90,7 +90,7 @@ class ScenarioItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """No traceback of ours where a sentence says it all."""
-        from neaptide.harness.exits import status_of
+        from neaptide.harness.terminal.exits import status_of
 
         error = excinfo.value
         if isinstance(error, NeaptideFailure):

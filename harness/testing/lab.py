@@ -14,10 +14,16 @@ from typing import Any, Final
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import Place, check_place
-from neaptide.harness.checking import SparkStart, check_and_report
-from neaptide.harness.options import DEFAULT_SYSTEM
-from neaptide.harness.play import Played, play
-from neaptide.harness.systems import System, check_system_on, fetch, parse_system, place_of
+from neaptide.harness.checking.check import SparkStart, check_and_report
+from neaptide.harness.play.scenario import Played, play
+from neaptide.harness.scenarios.systems import (
+    DEFAULT_SYSTEM,
+    System,
+    check_system_on,
+    fetch,
+    parse_system,
+    place_of,
+)
 from neaptide.harness.testing.cluster import ClusterAsked, LiveCluster, check_asked
 from neaptide.harness.testing.findings import Judged, NeaptideFailure, failure_text
 from neaptide.harness.testing.loop import Loop
@@ -141,8 +147,8 @@ class Lab:
 
         `asked`: fields of RandomRun, as rate, acks, partitions.
         """
-        from neaptide.harness.random_asked import RandomRun, check, parse_nemesis, rate_for
-        from neaptide.harness.random_run import run_random
+        from neaptide.harness.play.random_asked import RandomRun, check, parse_nemesis, rate_for
+        from neaptide.harness.play.random_run import run_random
         from neaptide.workloads.catalog import find_workload
 
         chosen = self._find(system)
@@ -168,7 +174,7 @@ class Lab:
 
     def play(self, scenario: str | Path, system: str | None = None) -> Judged:
         """A scenario file, or one that ships, on a system; judged."""
-        from neaptide.harness.catalog import scenario_files
+        from neaptide.harness.scenarios.catalog import scenario_files
 
         name = str(scenario)
         file = scenario_files().get(name, Path(name))

@@ -123,7 +123,7 @@ def _values(config: pytest.Config, option: str, ini: Sequence[str] = ()) -> Sequ
     if given not in (None, []):
         return given if isinstance(given, list) else [given]
     from neaptide.clusters.errors import UsageError
-    from neaptide.harness import configuration
+    from neaptide.harness.terminal import configuration
 
     try:
         said = configuration.of_pytest(None, os.environ, option)
@@ -143,9 +143,9 @@ def _settings(config: pytest.Config) -> Settings:
     from neaptide.clusters.errors import UsageError
     from neaptide.clusters.hosts.ledger import reap_orphans
     from neaptide.clusters.hosts.place import parse_place
-    from neaptide.harness.left_behind import REMOVERS
-    from neaptide.harness.signals import end_as_by_ctrl_c
-    from neaptide.harness.systems import parse_systems
+    from neaptide.harness.live.left_behind import REMOVERS
+    from neaptide.harness.scenarios.systems import parse_systems
+    from neaptide.harness.terminal.signals import end_as_by_ctrl_c
     from neaptide.harness.testing.lab import Judge, Settings
 
     systems = _systems(config)
@@ -236,7 +236,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def _is_for_the_user(raised: pytest.ExceptionInfo[BaseException]) -> bool:
     """A sentence of ours that says what to do: nobody needs our traceback."""
-    from neaptide.harness.exits import status_of
+    from neaptide.harness.terminal.exits import status_of
 
     error = raised.value
     is_ours = str(raised.traceback[-1].path).startswith(_OURS)
@@ -253,7 +253,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """On GitHub: one annotation for each failure, at the file and line of the test."""
     if os.environ.get("GITHUB_ACTIONS") != "true" or _SETTINGS not in config.stash:
         return
-    from neaptide.harness.ci import annotation
+    from neaptide.harness.terminal.ci import annotation
 
     for kind in ("failed", "error"):
         for report in terminalreporter.stats.get(kind, []):

@@ -11,13 +11,12 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from neaptide.nemesis.drawn.episodes import (
+from neaptide.nemesis.roles import (
     FOLLOWER,
     FOLLOWERS,
     NEXT_LEADER,
     OLD_CONTROLLER,
     OLD_LEADER,
-    Episode,
 )
 
 Step = dict[str, Any]
@@ -232,10 +231,13 @@ def draw_weights(rng: random.Random) -> dict[str, float]:
     return {name: weight * rng.uniform(0.3, 1.0) for name, (weight, _) in SHAPES.items()}
 
 
-def draw_episode(
+def draw_chain(
     rng: random.Random, partitions: int, weights: Mapping[str, float], *, power_off: bool
-) -> Episode:
+) -> tuple[Step, ...]:
     """`power_off`: some of those who die lose what they had not flushed."""
     [shape] = rng.choices(list(weights), list(weights.values()))
     steps = SHAPES[shape][1](rng, power_off)
-    return Episode(shape, rng.randrange(partitions), tuple(steps), shape in _OUTLASTS_LAG)
+    cast: Step = {"partition": rng.randrange(partitions)}
+    if shape in _OUTLASTS_LAG:
+        cast["outlasts_lag"] = True
+    return ({"cast": cast, "why": shape}, *steps)

@@ -1,152 +1,40 @@
-"""The faults of random runs: the table of their names, and each fault as a frozen value. Pure."""
+"""The faults of random runs: the table of their names, and how each is drawn as steps. Pure.
+
+How many a fault is for is drawn before the run; who leads, and so who is meant by a role, is known
+only when it begins (`steps.Role`).
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from neaptide.nemesis.drawn.aims import draw_episode
-from neaptide.nemesis.drawn.episodes import Episode
-from neaptide.nemesis.drawn.machines import (
-    ClockFault,
-    DiskFault,
-    draw_clock,
-    draw_disk,
-    read_disk,
-)
-from neaptide.nemesis.drawn.members import MembersFault, draw_members
-from neaptide.nemesis.drawn.shapes import SHAPES, Deaf
-from neaptide.nemesis.drawn.targets import ROLES, Scope, Target, draw_target
-from neaptide.nemesis.drawn.toxics import SlowFault, draw_slow
-from neaptide.nemesis.gate.model import COORDINATION, Endpoint
-from neaptide.nemesis.steps import InFlight, Purpose
+from neaptide.nemesis.acts import Act
+from neaptide.nemesis.drawn.aims import draw_chain
+from neaptide.nemesis.drawn.machines import Table, draw_disk, draw_moves, draw_toxic
+from neaptide.nemesis.drawn.members import draw_members
+from neaptide.nemesis.gate.model import COORDINATION
+from neaptide.nemesis.shapes import SHAPES
+from neaptide.nemesis.steps import VERBS, InFlight, Means
 
-
-@dataclass(frozen=True, slots=True)
-class KillFault:
-    """SIGKILL, then a start after a while."""
-
-    target: Target
-    in_flight: InFlight
-    kind: Literal["kill"] = "kill"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, **self.target.to_json(), "in_flight": self.in_flight}
-
-    @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> KillFault:
-        return cls(Target.from_json(raw), _one_of(raw["in_flight"], get_args(InFlight)))
-
-
-@dataclass(frozen=True, slots=True)
-class DownFault:
-    """A pause, a clean shutdown, or a power failure; undone after a while."""
-
-    kind: Literal["pause", "restart", "power-off"]
-    target: Target
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, **self.target.to_json()}
-
-    @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> DownFault:
-        return cls(raw["kind"], Target.from_json(raw))
-
-
-@dataclass(frozen=True, slots=True)
-class CutFault:
-    """One link, one way or both."""
-
-    source: Endpoint
-    destination: Endpoint
-    purpose: Purpose
-    both: bool
-    kind: Literal["cut"] = "cut"
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "source": self.source,
-            "destination": self.destination,
-            "purpose": self.purpose,
-            "both": self.both,
-        }
-
-    @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> CutFault:
-        purpose = _one_of(raw["purpose"], get_args(Purpose))
-        return cls(raw["source"], raw["destination"], purpose, bool(raw["both"]))
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionFault:
-    """A shape of `shapes.SHAPES`. `brokers`: in the order that says who has which part in it.
-
-    `first`: who has the first part, if that is a role.
-    """
-
-    shape: str
-    brokers: tuple[int, ...]
-    first: Target | None = None
-    kind: Literal["partition"] = "partition"
-
-    def cuts(self, first: int | None = None) -> tuple[Deaf, ...]:
-        """`first`: the broker that has the role now."""
-        order = self.brokers
-        if first in order:
-            order = (first, *(broker for broker in order if broker != first))
-        return SHAPES[self.shape](order)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "shape": self.shape,
-            "order": list(self.brokers),
-            "first": None if self.first is None else self.first.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> PartitionFault:
-        first = raw.get("first")
-        return cls(
-            _one_of(raw["shape"], tuple(SHAPES)),
-            tuple(int(broker) for broker in raw["order"]),
-            None if first is None else Target.from_json(first),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ClientFault:
-    """A process of clients is killed, and replaced after a while.
-
-    `client`: a number of any size, of which the remainder says who.
-    """
-
-    client: int
-    kind: Literal["client"] = "client"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "client": self.client}
-
-    @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> ClientFault:
-        return cls(int(raw["client"]))
-
-
-Fault = (
-    KillFault
-    | DownFault
-    | CutFault
-    | PartitionFault
-    | ClientFault
-    | SlowFault
-    | ClockFault
-    | DiskFault
-    | MembersFault
-    | Episode
-)
+Scope = Literal[
+    "one", "minority", "majority", "all", "leader", "follower", "controller", "coordinator"
+]
+OF_A_PARTITION: Final[tuple[Scope, ...]] = ("leader", "follower")
+# Of ten faults three are for one broker, whoever it is; all at once are rare.
+_WEIGHTS: Final[Mapping[Scope, float]] = {
+    "one": 3,
+    "minority": 1,
+    "majority": 1,
+    "all": 0.5,
+    "leader": 2.5,
+    "follower": 1,
+    "controller": 1,
+    "coordinator": 2.5,
+}
+_CLIENTS_MAX: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,91 +46,129 @@ class Given:
     cluster has a quorum that voters can leave.
     """
 
-    brokers: Sequence[int]
+    brokers: Sequence[str]
     partitions: int
     faults: Sequence[str] = ()
     aims: Mapping[str, float] = field(default_factory=dict)
     coordinated: bool = False
     voters: bool = False
 
-    def target(self, rng: random.Random, scopes: Sequence[Scope] = ()) -> Target:
-        return draw_target(rng, self.brokers, self.partitions, scopes, coordinated=self.coordinated)
+    def whom(self, rng: random.Random, scopes: Sequence[Scope] = ()) -> tuple[str, ...]:
+        """Brokers, each once, or one role. `scopes`: of which to choose; none: of all."""
+        allowed = [
+            scope
+            for scope in _WEIGHTS
+            if (not scopes or scope in scopes) and (self.coordinated or scope != "coordinator")
+        ]
+        [scope] = rng.choices(allowed, [_WEIGHTS[scope] for scope in allowed])
+        order = tuple(rng.sample(list(self.brokers), len(self.brokers)))
+        partition, count = rng.randrange(self.partitions), len(order)
+        match scope:
+            case "leader" | "follower":
+                return (f"{scope}({partition})",)
+            case "controller" | "coordinator":
+                return (scope,)
+            case "one":
+                return order[:1]
+            case "minority":
+                return order[: max(1, (count - 1) // 2)]
+            case "majority":
+                return order[: count // 2 + 1]
+            case "all":
+                return order
 
 
-_CLIENTS_MAX: Final = 1 << 16
+def _table(whom: Sequence[str]) -> Table:
+    """The keys of a step that say whom it is for."""
+    if tuple(whom) == ("controller",):
+        return {"controller": "active"}
+    return {"brokers": list(whom)} if len(whom) > 1 else {"broker": whom[0]}
+
 
 # --- drawing -------------------------------------------------------------------------------------
 
-
-def _kill(rng: random.Random, given: Given) -> Fault:
-    target = given.target(rng)
-    return KillFault(target, rng.choice(("discarded", "delivered")))
+Draw = Callable[[random.Random, Given, float, float], Iterator[Act]]  # when, and how long
 
 
-def _down(kind: Literal["pause", "restart", "power-off"]) -> Callable[..., Fault]:
-    def draw(rng: random.Random, given: Given) -> Fault:
-        return DownFault(kind, given.target(rng))
+def _act(at_s: float, lasts_s: float, verb: str, table: Mapping[str, Any]) -> Act:
+    return Act(round(at_s, 3), round(lasts_s, 3) if VERBS[verb].passes else 0.0, ({verb: table},))
+
+
+def _one(verb: str, draw: Callable[[random.Random, Given], Table]) -> Draw:
+    """One step, whose table is drawn."""
+
+    def drawn(rng: random.Random, given: Given, at_s: float, lasts_s: float) -> Iterator[Act]:
+        yield _act(at_s, lasts_s, verb, draw(rng, given))
+
+    return drawn
+
+
+def _kill(rng: random.Random, given: Given) -> Table:
+    return {**_table(given.whom(rng)), "in_flight": rng.choice(get_args(InFlight))}
+
+
+def _down(verb: str) -> Draw:
+    def draw(rng: random.Random, given: Given, at_s: float, lasts_s: float) -> Iterator[Act]:
+        for one in given.whom(rng):
+            yield _act(at_s, lasts_s, verb, _table((one,)))
 
     return draw
 
 
-def _cut(rng: random.Random, given: Given) -> Fault:
+def _cut(rng: random.Random, given: Given) -> Table:
     """Between two brokers, or between one and the coordination service; one way or both."""
     source = rng.choice(given.brokers)
     if rng.random() < 0.3:
-        return CutFault(source, COORDINATION, "coordination", both=True)
+        return {"from": source, "to": COORDINATION, "purpose": "coordination", "both": True}
     other = rng.choice([broker for broker in given.brokers if broker != source])
-    return CutFault(source, other, "replication", both=rng.random() < 0.5)
+    both = rng.random() < 0.5
+    return {"from": source, "to": other, "purpose": "replication", "both": both}
 
 
-def _partition(rng: random.Random, given: Given) -> Fault:
-    shape = rng.choice(list(SHAPES))
-    order = tuple(rng.sample(list(given.brokers), len(given.brokers)))
-    first = None
+def _partition(rng: random.Random, given: Given) -> Table:
+    order = rng.sample(list(given.brokers), len(given.brokers))
+    table: Table = {"shape": rng.choice(list(SHAPES)), "brokers": order}
     if rng.random() < 0.5:
-        first = given.target(rng, ROLES)
-    return PartitionFault(shape, order, first)
+        [table["first"]] = given.whom(rng, (*OF_A_PARTITION, "coordinator"))
+    return table
 
 
-def _client(rng: random.Random, given: Given) -> Fault:
-    return ClientFault(rng.randrange(_CLIENTS_MAX))
+def _clock(rng: random.Random, given: Given, at_s: float, lasts_s: float) -> Iterator[Act]:
+    whom = given.whom(rng, [scope for scope in _WEIGHTS if scope != "controller"])
+    for after_s, this_s, ahead_ms in draw_moves(rng, lasts_s):
+        for one in whom:
+            table = {"broker": one, "ahead_ms": ahead_ms}
+            yield _act(at_s + after_s, this_s, "set_clock", table)
 
 
-def _slow(rng: random.Random, given: Given) -> Fault:
-    return draw_slow(rng, given.brokers)
+def _disk(rng: random.Random, given: Given, at_s: float, lasts_s: float) -> Iterator[Act]:
+    partition = rng.randrange(given.partitions)
+    [scope] = rng.choices(("one", *OF_A_PARTITION), (3, 2.5, 1))
+    one = rng.choice(given.brokers) if scope == "one" else f"{scope}({partition})"
+    yield _act(at_s, lasts_s, *draw_disk(rng, one, partition))
 
 
-def _clock(rng: random.Random, given: Given) -> Fault:
-    return draw_clock(rng, given.brokers, given.partitions)
+def _members(rng: random.Random, given: Given, at_s: float, lasts_s: float) -> Iterator[Act]:
+    drawn = draw_members(rng, given.brokers, given.partitions, voters=given.voters)
+    yield _act(at_s, lasts_s, *drawn)
 
 
-def _disk(rng: random.Random, given: Given) -> Fault:
-    return draw_disk(rng, given.brokers, given.partitions)
-
-
-def _members(rng: random.Random, given: Given) -> Fault:
-    return draw_members(rng, given.brokers, given.partitions, voters=given.voters)
-
-
-def _rounds(rng: random.Random, given: Given) -> Fault:
-    return draw_episode(rng, given.partitions, given.aims, power_off="power-off" in given.faults)
+def _rounds(rng: random.Random, given: Given, at_s: float, lasts_s: float) -> Iterator[Act]:
+    power_off = "power-off" in given.faults
+    yield Act(at_s, 0.0, draw_chain(rng, given.partitions, given.aims, power_off=power_off))
 
 
 # --- the table -----------------------------------------------------------------------------------
 
-Draw = Callable[[random.Random, Given], Fault]
-Means = Literal["toxics", "clocks", "calls"]
-Read = Callable[[Mapping[str, Any]], Fault]
-
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """One name that `--nemesis` takes. `needs`: brokers, at least. `means`: what the machine
-    must have. `lasts_s`: at least, at most."""
+    """One name that `--nemesis` takes. `verbs`: of its steps, which no other one has. `needs`:
+    brokers, at least. `means`: what the machine must have. `lasts_s`: at least, at most."""
 
     what: str
     draw: Draw
-    read: Read
+    verbs: tuple[str, ...]
     needs: int = 1
     of_clients: bool = False  # nothing is done to the cluster
     alone: bool = False  # never at the same time as another fault
@@ -254,50 +180,48 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
     "kill": FaultKind(
         "SIGKILL of one broker, a minority, a majority, all; or of the leader, a follower, the"
         " controller. They are started again later",
-        _kill,
-        KillFault.from_json,
+        _one("kill", _kill),
+        ("kill",),
     ),
-    "pause": FaultKind("SIGSTOP, of the same brokers as kill", _down("pause"), DownFault.from_json),
-    "restart": FaultKind(
-        "a clean shutdown, of the same brokers as kill", _down("restart"), DownFault.from_json
-    ),
+    "pause": FaultKind("SIGSTOP, of the same brokers as kill", _down("pause"), ("pause",)),
+    "restart": FaultKind("a clean shutdown, of the same brokers as kill", _down("stop"), ("stop",)),
     "power-off": FaultKind(
         "SIGKILL, of the same brokers as kill, and what was not flushed is gone: also a correct"
         " Kafka may lose acknowledged records",
-        _down("power-off"),
-        DownFault.from_json,
+        _one("power_off", lambda rng, given: _table(given.whom(rng))),
+        ("power_off",),
     ),
     "cut": FaultKind(
         "no byte passes over a link between two brokers, or to the coordination service, in one"
         " direction or both",
-        _cut,
-        CutFault.from_json,
+        _one("cut", _cut),
+        ("cut",),
         needs=2,
     ),
     "partition": FaultKind(
         f"many links are cut, in a shape: {', '.join(SHAPES)}",
-        _partition,
-        PartitionFault.from_json,
+        _one("partition", _partition),
+        ("partition",),
         needs=2,
     ),
     "client": FaultKind(
         "SIGKILL of a client process. Another one takes its place later",
-        _client,
-        ClientFault.from_json,
+        _one("kill_client", lambda rng, _: {"number": rng.randrange(_CLIENTS_MAX)}),
+        ("kill_client",),
         of_clients=True,
     ),
     "slow": FaultKind(
         "a link of a broker, to its clients, its followers or the coordination service, is slow,"
         " narrow, sliced, cut short, closed late, silent or reset",
-        _slow,
-        SlowFault.from_json,
+        _one("toxic", lambda rng, given: draw_toxic(rng, given.brokers)),
+        ("toxic",),
         means="toxics",
         lasts_s=(2.0, 6.0),
     ),
     "clock": FaultKind(
         "the clocks of the same brokers as kill jump, go forward and back, or drift",
         _clock,
-        ClockFault.from_json,
+        ("set_clock",),
         means="clocks",
         lasts_s=(4.0, 8.0),
     ),
@@ -305,7 +229,7 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
         "writes or fsyncs of one broker fail or are slow; or the broker is killed and loses a bit,"
         " the end of a file, or a file that the others have",
         _disk,
-        read_disk,
+        ("inject", "damage"),
         needs=3,
         means="calls",
         lasts_s=(3.0, 6.0),
@@ -315,14 +239,17 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
         " controller moved, a voter of a KRaft quorum removed and added, a topic created and"
         " deleted, a partition added, a setting changed",
         _members,
-        MembersFault.from_json,
+        (
+            *("reassign", "remove_broker", "elect", "move_controller", "remove_voter"),
+            *("add_partition", "set_topic", "create_topic"),
+        ),
         needs=3,
     ),
     "rounds": FaultKind(
         "aimed at fetch rounds: holds, drops or delays Fetch or OffsetForLeaderEpoch messages, and"
         " kills, pauses or cuts off a broker when that has succeeded",
         _rounds,
-        Episode.from_json,
+        ("cast",),
         needs=3,
         alone=True,
     ),
@@ -331,15 +258,12 @@ ALL: Final = "all"
 NONE: Final = "none"
 
 
-def read_fault(raw: Mapping[str, Any]) -> Fault:
-    """A saved fault. Raises UsageError, KeyError, TypeError or ValueError for what is none."""
-    return FAULTS[_one_of(raw["kind"], tuple(FAULTS))].read(raw)
+def kind_of(verb: str) -> str:
+    """Of what kind an act is that begins with this verb; the verb itself, if of none."""
+    return next((name for name, kind in FAULTS.items() if verb in kind.verbs), verb)
 
 
-def _one_of(value: Any, allowed: Sequence[Any]) -> Any:
-    if value not in allowed:
-        raise ValueError(f"{value!r} must be one of {', '.join(map(str, allowed))}")
-    return value
-
-
-__all__ = ["ALL", "FAULTS", "NONE", "Fault", "FaultKind", "Given", "Means", "Scope", "read_fault"]
+def faults_of(schedule: Sequence[Act]) -> tuple[str, ...]:
+    """The names of its faults, in the order of the table."""
+    verbs = {act.verb for act in schedule}
+    return tuple(name for name, kind in FAULTS.items() if verbs & set(kind.verbs))

@@ -2,72 +2,28 @@
 
 It is a row of *phases* with calm between them: in each a mix of faults, drawn anew, some at the
 same time, all undone when it ends. Each seed has its own set of faults out of those that were asked
-for, and its own weights (swarm testing). Times are seconds: of a phase since the load began, of a
-fault since its phase began. The same seed, faults, brokers, partitions and length give the same
+for, and its own weights (swarm testing). What is drawn are acts (`nemesis.acts`): steps of a
+scenario file, with their times. The same seed, faults, brokers, partitions and length give the same
 schedule.
 """
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.acts import CHAIN_S, FIRST_S, Act, Schedule
 from neaptide.nemesis.drawn.aims import draw_weights
-from neaptide.nemesis.drawn.episodes import Episode
-from neaptide.nemesis.drawn.faults import (
-    ALL,
-    FAULTS,
-    NONE,
-    Fault,
-    Given,
-    PartitionFault,
-    read_fault,
-)
-from neaptide.nemesis.drawn.machines import CallsFault, DamageFault
-from neaptide.nemesis.drawn.members import MembersFault
+from neaptide.nemesis.drawn.faults import ALL, FAULTS, NONE, Given, faults_of
 
-FIRST_S: Final = 2.0
 _QUIET_S: Final = (2.0, 5.0)
-_EPISODE_S: Final = 8.0  # at most; it is over as soon as it has hit
 _AT_ONCE: Final = ((1, 5.0), (2, 3.0), (3, 1.5))  # how many faults a phase has, and how often
 _ROUNDS: Final = "rounds"
 _FEW: Final = 3
 _KEPT: Final = 0.7  # how likely a seed keeps a fault that was asked for
-
-
-@dataclass(frozen=True, slots=True)
-class TimedFault:
-    after_s: float
-    lasts_s: float
-    fault: Fault
-
-    def to_json(self) -> dict[str, Any]:
-        return {"after_s": self.after_s, "lasts_s": self.lasts_s, **self.fault.to_json()}
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    at_s: float
-    faults: tuple[TimedFault, ...]
-
-    @property
-    def lasts_s(self) -> float:
-        return max(timed.after_s + timed.lasts_s for timed in self.faults)
-
-    @property
-    def doing(self) -> str:
-        return ", ".join(dict.fromkeys(timed.fault.kind for timed in self.faults))
-
-    def to_json(self) -> dict[str, Any]:
-        return {"at_s": self.at_s, "faults": [timed.to_json() for timed in self.faults]}
-
-
-Schedule = tuple[Phase, ...]
+_Phase = tuple[Act, ...]
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -96,7 +52,7 @@ def parse_faults(text: str, can: Callable[[str], bool] = lambda name: True) -> t
 def draw_schedule(
     seed: int,
     faults: Sequence[str],
-    brokers: Sequence[int],
+    brokers: Sequence[str],
     time_s: float,
     partitions: int = 1,
     *,
@@ -111,40 +67,44 @@ def draw_schedule(
     rng = random.Random(seed)
     given = Given(tuple(brokers), partitions, tuple(faults), draw_weights(rng), coordinated, voters)
     weights = _swarm(rng, faults)
-    phases: list[Phase] = []
+    phases: list[_Phase] = []
     at_s = FIRST_S
     while weights:
-        phase = _draw_phase(rng, given, weights, round(at_s, 3))
-        if phase.at_s + phase.lasts_s > time_s:
+        phase = _draw_phase(rng, given, weights, at_s)
+        if _ends_s(phase) > time_s:
             break
         phases.append(phase)
-        at_s = phase.at_s + phase.lasts_s + rng.uniform(*_QUIET_S)
-    return _with_each(tuple(phases), given, random.Random(f"{seed}/each"))
+        at_s = _ends_s(phase) + rng.uniform(*_QUIET_S)
+    all_of_them = _with_each(phases, given, random.Random(f"{seed}/each"))
+    return tuple(act for phase in all_of_them for act in sorted(phase, key=lambda act: act.at_s))
 
 
-def never_drawn(faults: Sequence[str], schedule: Schedule) -> tuple[str, ...]:
+def never_drawn(faults: Sequence[str], schedule: Sequence[Act]) -> tuple[str, ...]:
     """What was asked for and is in no phase: the run is too short for it."""
     drawn = faults_of(schedule)
     return tuple(name for name in faults if name not in drawn)
 
 
-def _with_each(schedule: Schedule, given: Given, rng: random.Random) -> Schedule:
+def _ends_s(phase: _Phase) -> float:
+    return max(act.ends_s for act in phase)
+
+
+def _with_each(phases: list[_Phase], given: Given, rng: random.Random) -> list[_Phase]:
     """Each fault that was asked for has a phase, if there is one of which all else is in others,
     and which lasts as long as the fault does."""
-    for name in never_drawn(given.faults, schedule):
+    for name in never_drawn(given.faults, [act for phase in phases for act in phase]):
         if FAULTS[name].alone:
             continue
-        for index in rng.sample(range(len(schedule)), len(schedule)):
-            others = (*schedule[:index], *schedule[index + 1 :])
-            phase = schedule[index]
-            fits = phase.lasts_s >= FAULTS[name].lasts_s[0]
-            if fits and not set(faults_of((phase,))) - set(faults_of(others)):
-                timed = _timed(rng, given, name)
-                lasts_s = min(timed.lasts_s, phase.lasts_s)
-                only = replace(timed, after_s=0.0, lasts_s=lasts_s)
-                schedule = (*schedule[:index], Phase(phase.at_s, (only,)), *schedule[index + 1 :])
+        for index in rng.sample(range(len(phases)), len(phases)):
+            others = [act for phase in (*phases[:index], *phases[index + 1 :]) for act in phase]
+            phase = phases[index]
+            at_s, room_s = phase[0].at_s, _ends_s(phase) - phase[0].at_s
+            least, most = FAULTS[name].lasts_s
+            if room_s >= least and not set(faults_of(phase)) - set(faults_of(others)):
+                lasts_s = round(min(rng.uniform(least, most), room_s), 3)
+                phases[index] = tuple(FAULTS[name].draw(rng, given, at_s, lasts_s))
                 break
-    return schedule
+    return phases
 
 
 def _swarm(rng: random.Random, faults: Sequence[str]) -> dict[str, float]:
@@ -162,14 +122,15 @@ def _swarm(rng: random.Random, faults: Sequence[str]) -> dict[str, float]:
 
 def _draw_phase(
     rng: random.Random, given: Given, weights: Mapping[str, float], at_s: float
-) -> Phase:
+) -> _Phase:
+    at_s = round(at_s, 3)
     first = rng.choices(list(weights), list(weights.values()))[0]
     if FAULTS[first].alone:
-        return Phase(at_s, (TimedFault(0.0, _EPISODE_S, FAULTS[first].draw(rng, given)),))
+        return tuple(FAULTS[first].draw(rng, given, at_s, CHAIN_S))
     others = {name: weight for name, weight in weights.items() if not FAULTS[name].alone}
     more = rng.choices([count - 1 for count, _ in _AT_ONCE], [odds for _, odds in _AT_ONCE])[0]
     names = [first, *rng.choices(list(others), list(others.values()), k=more)]
-    return Phase(at_s, tuple(_timed(rng, given, name) for name in _at_once(names)))
+    return tuple(act for name in _at_once(names) for act in _timed(rng, given, name, at_s))
 
 
 def _at_once(names: list[str]) -> list[str]:
@@ -179,115 +140,6 @@ def _at_once(names: list[str]) -> list[str]:
     return [name for name in names if name not in cuts] + cuts[:1]
 
 
-def _timed(rng: random.Random, given: Given, name: str) -> TimedFault:
-    after_s = round(rng.uniform(0.0, 2.0), 3)
-    lasts_s = round(rng.uniform(*FAULTS[name].lasts_s), 3)
-    return TimedFault(after_s, lasts_s, FAULTS[name].draw(rng, given))
-
-
-# --- saved schedules -----------------------------------------------------------------------------
-
-
-def load_schedule(path: Path, brokers: Sequence[int], partitions: int) -> Schedule:
-    """The schedule of a run directory, of its `run.json`, or of a file that is nothing else.
-
-    Raises UsageError: one sentence.
-    """
-    file = path / "run.json" if path.is_dir() else path
-    schedule = read_schedule(file)
-    for phase in schedule:
-        for timed in phase.faults:
-            _check_fits(file, timed.fault, brokers, partitions)
-    return schedule
-
-
-def read_schedule(file: Path) -> Schedule:
-    """The schedule in a JSON file, whatever cluster it is for. Raises UsageError: one sentence."""
-    try:
-        raw = json.loads(file.read_text(encoding="utf-8"))
-        raw = raw["schedule"] if isinstance(raw, dict) else raw
-        return tuple(_read_phase(one) for one in raw)
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}.") from None
-    except KeyError as missing:
-        raise UsageError(
-            f"{file}: has no schedule of a random run: {missing} is missing."
-        ) from None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UsageError(f"{file}: has no schedule of a random run: {error}.") from None
-
-
-def _read_phase(raw: Mapping[str, Any]) -> Phase:
-    faults = tuple(
-        TimedFault(float(one["after_s"]), float(one["lasts_s"]), read_fault(one))
-        for one in raw["faults"]
-    )
-    if not faults:
-        raise ValueError("a phase without faults")
-    return Phase(float(raw["at_s"]), faults)
-
-
-def _check_fits(file: Path, fault: Fault, brokers: Sequence[int], partitions: int) -> None:
-    for named in _brokers_of(fault):
-        if named not in brokers:
-            raise UsageError(f"{file}: names broker {named}; raise --brokers.")
-    if isinstance(fault, Episode | CallsFault | DamageFault) and fault.partition >= partitions:
-        raise UsageError(f"{file}: names partition {fault.partition}; raise --partitions.")
-
-
-def _brokers_of(fault: Fault) -> list[int]:
-    if isinstance(fault, PartitionFault | MembersFault):
-        return list(fault.brokers)
-    ends = [getattr(fault, end, None) for end in ("source", "destination", "broker")]
-    target = getattr(fault, "target", None)
-    named = [] if target is None else list(target.brokers)
-    return [*named, *(end for end in ends if isinstance(end, int))]
-
-
-def faults_of(schedule: Schedule) -> tuple[str, ...]:
-    """The names of its faults, in the order of the table."""
-    kinds = {timed.fault.kind for phase in schedule for timed in phase.faults}
-    return tuple(name for name in FAULTS if name in kinds)
-
-
-# --- shrinking -----------------------------------------------------------------------------------
-
-
-def smaller(schedule: Schedule) -> Iterator[Schedule]:
-    """What a schedule becomes with less in it, the most taken away first.
-
-    Halves of it, then one phase less, one fault of a phase less, one step of an episode less.
-    """
-    half = len(schedule) // 2
-    if half:
-        yield schedule[:half]
-        yield schedule[half:]
-    for index, phase in enumerate(schedule):
-        rest = (*schedule[:index], *schedule[index + 1 :])
-        if rest and len(schedule) > 2:
-            yield rest
-        for less in _smaller_phases(phase):
-            yield (*schedule[:index], less, *schedule[index + 1 :])
-
-
-def _smaller_phases(phase: Phase) -> Iterator[Phase]:
-    for index, timed in enumerate(phase.faults):
-        before, after = phase.faults[:index], phase.faults[index + 1 :]
-        if before or after:
-            yield replace(phase, faults=(*before, *after))
-        if isinstance(timed.fault, Episode):
-            for less in _smaller_episodes(timed.fault):
-                yield replace(phase, faults=(*before, replace(timed, fault=less), *after))
-
-
-def _smaller_episodes(episode: Episode) -> Iterator[Episode]:
-    for index in range(len(episode.steps)):
-        steps = (*episode.steps[:index], *episode.steps[index + 1 :])
-        less = replace(episode, steps=steps)
-        if not steps:
-            continue
-        try:
-            Episode.from_json(less.to_json())  # a release without its hold cannot be read
-        except UsageError:
-            continue
-        yield less
+def _timed(rng: random.Random, given: Given, name: str, at_s: float) -> _Phase:
+    after_s, lasts_s = rng.uniform(0.0, 2.0), rng.uniform(*FAULTS[name].lasts_s)
+    return tuple(FAULTS[name].draw(rng, given, at_s + after_s, lasts_s))

@@ -67,7 +67,7 @@ class Gate:
         self.positions: dict[tuple[int, str, int], FetchPosition] = {}
         # the same → the error of the last Fetch or OffsetForLeaderEpoch response delivered to it
         self.answered: dict[tuple[int, str, int], int | None] = {}
-        self.written = Written(0, 0)  # to fetch_rounds, as the gate last said
+        self.written: dict[str, Written] = {}  # by table, as the gate last said
         self.recorder_failure: str | None = None
         self._history: list[Event] = []
         self._forgotten = 0  # how many events came before the first in the history
@@ -252,8 +252,8 @@ class Gate:
     # The process.
 
     async def flush(self) -> None:
-        """Have all rounds that are over on disk."""
-        self.written = Written(**await self._do("flush"))
+        """Have all rounds and messages that are over on disk."""
+        self._take_written(await self._do("flush"))
 
     async def state(self) -> dict[str, Any]:
         """Rules, holds, connections and severed brokers, as the gate has them."""
@@ -314,10 +314,13 @@ class Gate:
         else:
             answer.set_exception(UsageError(row["error"]))
 
+    def _take_written(self, tables: dict[str, Any]) -> None:
+        self.written = {name: Written(**rows) for name, rows in tables.items()}
+
     def _take(self, event: Event) -> None:
         match event["event"]:
             case "written":
-                self.written = Written(event["files"], event["rows"])
+                self._take_written(event["tables"])
                 return
             case "recorder_failed":
                 self.recorder_failure = event["why"]

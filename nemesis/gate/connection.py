@@ -9,7 +9,8 @@ before is still delivered, in order; what is on its way to it is lost.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
 
 from neaptide.nemesis.gate import answers
 from neaptide.nemesis.gate.apis import APIS, error_number
@@ -17,24 +18,46 @@ from neaptide.nemesis.gate.conversation import Conversation
 from neaptide.nemesis.gate.exchange import Exchange, Introduction
 from neaptide.nemesis.gate.fetch_answer import FetchAnswer
 from neaptide.nemesis.gate.frames import MalformedStreamError
-from neaptide.nemesis.gate.lane import HoldEnd, Lane, Parcel
+from neaptide.nemesis.gate.lane import Hold, HoldEnd, Lane, Parcel
 from neaptide.nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
-from neaptide.nemesis.gate.said import Message, Wire
+from neaptide.nemesis.gate.network import Network
+from neaptide.nemesis.gate.said import EpochNews, Message, Round, Wire
 from neaptide.nemesis.gate.side import Passing, Side
-
-if TYPE_CHECKING:
-    from neaptide.nemesis.gate.switch import Switch
-
 
 Reading = Exchange | Introduction | Conversation
 # A Fetch response of which more than that is still to come passes as it comes.
 PASSING_BYTES: Final = 64 * 1024
 
 
+class Switchboard(Protocol):
+    """What is so of the gate as a whole, and what it keeps of its connections."""
+
+    clock_ns: Callable[[], int]
+    network: Network
+
+    def new_exchange(self, link: LinkSpec) -> Exchange: ...
+    def new_conversation(self, source: Endpoint | None, destination: Endpoint) -> Conversation: ...
+    def connection_opened(self, connection: Connection) -> None: ...
+    def connection_closed(self, connection: Connection) -> None: ...
+    def malformed(self, connection: Connection, reason: str) -> None: ...
+    def keep_half_frame(self, side: Side) -> None: ...
+    def forget_half_frame(self, side: Side) -> None: ...
+    def judge(self, message: Message, purpose: Purpose) -> Rule | None: ...
+    def hit(self, how: str, rule: Rule, message: Message) -> None: ...
+    def failed(self, rule: Rule, why: str) -> None: ...
+    def hold(self, rule: Rule, message: Message, connection: Connection) -> Hold: ...
+    def end_hold(self, hold: Hold, how: HoldEnd, closed_by: Endpoint | None = None) -> None: ...
+    def sender_closed(self, holds: Iterable[Hold | None]) -> None: ...
+    def learned(self, news: EpochNews) -> None: ...
+    def left(self, message: Message) -> None: ...
+    def finished(self, message: Message) -> None: ...
+    def unanswered(self, rounds: Iterable[Round]) -> None: ...
+
+
 class Connection:
     """Both sides, both lanes, and what the gate knows of who talks to whom."""
 
-    def __init__(self, number: int, link: LinkSpec, switch: Switch) -> None:
+    def __init__(self, number: int, link: LinkSpec, switch: Switchboard) -> None:
         self.number = number
         self.link = link
         self._switch = switch
@@ -213,6 +236,8 @@ class Connection:
             self._switch.malformed(self, str(error) or type(error).__name__)
         if self.source != known:
             self.refresh()
+        if message is not None:
+            message.received_ns = now_ns
         return message
 
     def _push(self, side: Side, parcel: Parcel) -> bool:

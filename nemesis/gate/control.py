@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from neaptide.clusters.errors import UsageError
 from neaptide.nemesis.gate.model import Cut, Rule, Subscription, Target, from_dict
-from neaptide.nemesis.gate.recorder import RoundRecorder
+from neaptide.nemesis.gate.recorder import Recorder
 from neaptide.nemesis.gate.switch import Switch
 from neaptide.results.errors import StoreError
 
@@ -32,7 +32,7 @@ class Controls:
     """What commands act upon."""
 
     switch: Switch
-    recorder: RoundRecorder
+    recorder: Recorder
     doors: Doors
 
 
@@ -116,9 +116,9 @@ async def _name_topics(controls: Controls, arguments: Arguments) -> None:
     controls.switch.topic_names.update(arguments["names"])
 
 
-async def _flush(controls: Controls, _: Arguments) -> dict[str, int]:
+async def _flush(controls: Controls, _: Arguments) -> dict[str, Any]:
     controls.recorder.roll()
-    return asdict(controls.recorder.written)
+    return {table: asdict(rows) for table, rows in controls.recorder.written.items()}
 
 
 async def _state(controls: Controls, _: Arguments) -> dict[str, Any]:

@@ -8,14 +8,14 @@ also those that the gate gives itself: such a one waits until those before it ha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from neaptide.nemesis.gate import answers, apis, decode
 from neaptide.nemesis.gate import messages as m
 from neaptide.nemesis.gate.frames import MalformedStreamError
 from neaptide.nemesis.gate.model import Endpoint
-from neaptide.nemesis.gate.parts import NO_PARTITION, Named, facts_of, parts_of
+from neaptide.nemesis.gate.parts import Parts, facts_of, parts_of
 from neaptide.nemesis.gate.said import Message, Round, Wire
 
 _UNSUPPORTED_VERSION: Final = 35  # what answers an ApiVersions comes in its version 0 then
@@ -26,7 +26,7 @@ class _Asked:
     """A request, until its answer has come; `answer`: the one that the gate gives in its place."""
 
     wire: Wire
-    parts: Mapping[m.TopicPartition, Named]
+    parts: Parts
     answer: bytes | None = None
 
 
@@ -55,11 +55,10 @@ class Conversation:
             return None
         wire = Wire(header.api_key, header.api_version, header.correlation_id)
         parts = self._request_parts(frame, header)
-        if parts.get(NO_PARTITION, {}).get("acks") != 0:  # nobody answers that one
+        if parts.outside.get("acks") != 0:  # nobody answers that one
             self.waiting[header.correlation_id] = _Asked(wire, parts)
-        client = {"client_id": header.client_id}
-        parts = {**parts, NO_PARTITION: {**parts.get(NO_PARTITION, {}), **client}}
-        facts = facts_of(parts, names=self.topic_names)
+        named = replace(parts, outside={**parts.outside, "client_id": header.client_id})
+        facts = facts_of(named, names=self.topic_names)
         return Message(name, "request", source, self.destination, parts=facts, wire=wire)
 
     def response(self, frame: bytes, now_ns: int) -> Message | None:
@@ -102,31 +101,30 @@ class Conversation:
     def unanswered(self) -> tuple[Round, ...]:
         return ()
 
-    def _request_parts(
-        self, frame: bytes, header: m.RequestHeader
-    ) -> Mapping[m.TopicPartition, Named]:
+    def _request_parts(self, frame: bytes, header: m.RequestHeader) -> Parts:
         if header.api_key == apis.PRODUCE and header.api_version < 3:
-            return decode.old_produce_request(frame, header)
+            acks, about = decode.old_produce_request(frame, header)
+            return Parts({"acks": acks}, tuple(about.items()))
         entity = decode.request_entity(frame, header)
         if entity is None:
             self.unread(header.api_key, header.api_version)
-            return {}
+            return Parts()
         return parts_of(entity)
 
-    def _response_parts(self, frame: bytes, asked: _Asked) -> Mapping[m.TopicPartition, Named]:
+    def _response_parts(self, frame: bytes, asked: _Asked) -> Parts:
         """What cannot be read is known by what was asked, and nothing else."""
         key, version = asked.wire.api_key, asked.wire.version
         if key == apis.API_VERSIONS and decode.first_error(frame) == _UNSUPPORTED_VERSION:
-            return {NO_PARTITION: {"error": _UNSUPPORTED_VERSION}}
+            return Parts({"error": _UNSUPPORTED_VERSION})
         if key == apis.PRODUCE and version < 3:
-            return decode.old_produce_response(frame, version)
+            return Parts(about=tuple(decode.old_produce_response(frame, version).items()))
         try:
             entity = decode.response_entity(frame, key, version)
         except MalformedStreamError:
             self.unread(key, version)
-            return {}
-        return {} if entity is None else parts_of(entity)
+            return Parts()
+        return Parts() if entity is None else parts_of(entity)
 
 
 def _about(asked: _Asked) -> tuple[m.TopicPartition, ...]:
-    return tuple(key for key in asked.parts if key != NO_PARTITION)
+    return tuple(key for key, _ in asked.parts.about)

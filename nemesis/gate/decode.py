@@ -178,13 +178,13 @@ def first_error(frame: bytes) -> int:
 
 def old_produce_request(
     frame: bytes, header: m.RequestHeader
-) -> dict[m.TopicPartition, dict[str, int | str | None]]:
-    """Produce v0 to v2, which kio has not."""
+) -> tuple[int, dict[m.TopicPartition, dict[str, int | str | None]]]:
+    """The acks, and what is said of each partition, of Produce v0 to v2, which kio has not."""
     cursor = Cursor(frame, header.size)
     acks = cursor.int16()
     cursor.int32()  # timeout_ms
     found = _by_topic(cursor, lambda c: (c.int32(), {"records_bytes": c.skipped_bytes()}))
-    return {("", -1): {"acks": acks}, **found}
+    return acks, found
 
 
 def old_produce_response(

@@ -16,7 +16,7 @@ from neaptide.nemesis.gate.conversation import Conversation
 from neaptide.nemesis.gate.fetch_answer import FetchAnswer, fetch_response
 from neaptide.nemesis.gate.frames import HEAD_BYTES, MalformedStreamError
 from neaptide.nemesis.gate.model import CLIENT, Api, MessageKind
-from neaptide.nemesis.gate.parts import facts_of
+from neaptide.nemesis.gate.parts import Parts, facts_of
 from neaptide.nemesis.gate.rounds import RoundCounter
 from neaptide.nemesis.gate.rules import PartitionFacts
 from neaptide.nemesis.gate.said import EpochNews, Message, Round
@@ -81,7 +81,7 @@ class Exchange:
         """A request of the controller, known by its API, and a LeaderAndIsr by its epochs."""
         self.controls[header.correlation_id] = (header.api_key, header.api_version)
         name = CONTROLLER_NAMES[header.api_key]
-        message = Message(name, "request", self.source, self.destination, parts=facts_of({}))
+        message = Message(name, "request", self.source, self.destination, parts=facts_of(Parts()))
         states = None
         if header.api_key == m.LEADER_AND_ISR:
             states = decode.leader_and_isr(frame, header)
@@ -135,7 +135,7 @@ class Exchange:
         error = decode.control_error(frame, *request)
         self.controlled(self.source, self.destination, error)
         ends = self.destination, self.source
-        return Message(CONTROLLER_NAMES[request[0]], "response", *ends, parts=facts_of({}))
+        return Message(CONTROLLER_NAMES[request[0]], "response", *ends, parts=facts_of(Parts()))
 
     def unanswered(self) -> tuple[Round, ...]:
         """The rounds that wait for a response; forgets them."""

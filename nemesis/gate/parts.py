@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final
 
 from neaptide.nemesis.gate.messages import TopicPartition
 from neaptide.nemesis.gate.rules import PartitionFacts
 
 Named = Mapping[str, int | str | None]
+Partitioned = tuple[tuple[TopicPartition, Named], ...]
 NO_PARTITION: Final[TopicPartition] = ("", -1)  # of a message that is about none
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The named fields of a message: outside of all partitions, and of each that it is about. It
+    may be about a partition twice: markers of two transactions go in one request."""
+
+    outside: Named = field(default_factory=dict)
+    about: Partitioned = ()
+
 
 # Kafka's name of a field → the one that rules use.
 _FIELDS: Final[Mapping[str, str]] = {
@@ -51,50 +62,46 @@ _PRODUCER: Final = struct.Struct(">qhi")
 _PRODUCER_AT: Final = 43
 
 
-def parts_of(entity: Any) -> dict[TopicPartition, Named]:
-    """The fields by partition; those outside of any partition by `NO_PARTITION`, and in all."""
+def parts_of(entity: Any) -> Parts:
+    """The fields of a message as kio has it."""
     outside: dict[str, int | str | None] = {}
-    found = dict(_walk(entity, "", outside))
-    return {**found, NO_PARTITION: outside}
+    about = tuple(_walk(entity, "", {}, outside))
+    return Parts(outside, about)
 
 
 def facts_of(
-    parts: Mapping[TopicPartition, Named],
-    asked: Mapping[TopicPartition, Named] | None = None,
-    names: Mapping[str, str] | None = None,
+    parts: Parts, asked: Parts | None = None, names: Mapping[str, str] | None = None
 ) -> tuple[PartitionFacts, ...]:
     """As rules see them. `asked`: of the request that this answers; `names`: of topics by id."""
-    asked, names = asked or {}, names or {}
-    outside = {**asked.get(NO_PARTITION, {}), **parts.get(NO_PARTITION, {})}
-    about = [key for key in parts if key != NO_PARTITION] or [NO_PARTITION]
+    asked, names = asked or Parts(), names or {}
+    outside, before = {**asked.outside, **parts.outside}, dict(asked.about)
     return tuple(
         PartitionFacts(
-            names.get(key[0], key[0]),
-            key[1],
-            {**outside, **asked.get(key, {}), **parts.get(key, {})},
+            names.get(key[0], key[0]), key[1], {**outside, **before.get(key, {}), **named}
         )
-        for key in about
+        for key, named in parts.about or ((NO_PARTITION, {}),)
     )
 
 
 def _walk(
-    entity: Any, topic: str, outside: dict[str, int | str | None] | None
+    entity: Any, topic: str, around: Named, outside: dict[str, int | str | None]
 ) -> Iterator[tuple[TopicPartition, Named]]:
-    """`outside`: where the fields of what is in no partition are put."""
+    """`around`: the fields that this stands in. `outside`: where those in no partition are put."""
     own = {entry.name: getattr(entity, entry.name) for entry in fields(entity)}
     topic = next((_text(own[name]) for name in _TOPIC_FIELDS if name in own), topic)
     number = next((own[name] for name in _PARTITION_FIELDS if name in own), None)
     named = {_FIELDS[name]: _plain(value) for name, value in own.items() if name in _FIELDS}
     if isinstance(number, int):
         records = own.get(_RECORDS)
-        yield (topic, int(number)), {**named, **producer_of(records if records else b"")}
+        producer = producer_of(records if records else b"")
+        yield (topic, int(number)), {**around, **named, **producer}
         return
-    if outside is not None:
-        outside.update(named)
+    outside.update(named)
+    named = {**around, **named}
     for value in own.values():
         for inner in value if isinstance(value, tuple) else ():
             if is_dataclass(inner):
-                yield from _walk(inner, topic, outside)
+                yield from _walk(inner, topic, named, outside)
             elif topic and isinstance(inner, int):  # a list of bare partition numbers
                 yield (topic, int(inner)), named
 

@@ -20,7 +20,7 @@ from neaptide.nemesis.gate.control import Controls, obey
 from neaptide.nemesis.gate.door import Door
 from neaptide.nemesis.gate.events import Event
 from neaptide.nemesis.gate.model import GateConfig, LinkSpec, Target
-from neaptide.nemesis.gate.recorder import RoundRecorder
+from neaptide.nemesis.gate.recorder import Recorder
 from neaptide.nemesis.gate.switch import Switch
 from neaptide.results.errors import StoreError
 
@@ -144,7 +144,7 @@ async def serve(config: GateConfig) -> None:
 
     output, said = await loop.connect_write_pipe(_Output, sys.stdout.buffer)
     stream = EventStream(output, clock_ns)
-    recorder = RoundRecorder(config.run)
+    recorder = Recorder(config.run)
     switch = Switch(clock_ns, stream.emit, recorder)
     listeners = Listeners(switch, config.listen)
     ports = {link.name: await listeners.open(link) for link in config.links}
@@ -171,8 +171,9 @@ async def serve(config: GateConfig) -> None:
             await said.closed.wait()
 
 
-def _written(recorder: RoundRecorder) -> Event:
-    return {"event": "written", **asdict(recorder.written)}
+def _written(recorder: Recorder) -> Event:
+    written = {table: asdict(rows) for table, rows in recorder.written.items()}
+    return {"event": "written", "tables": written}
 
 
 async def _obey_all(controls: Controls, stream: EventStream) -> None:
@@ -184,7 +185,7 @@ async def _obey_all(controls: Controls, stream: EventStream) -> None:
         stream.emit(answer)
 
 
-async def _tick(recorder: RoundRecorder, stream: EventStream, clock_ns: Callable[[], int]) -> None:
+async def _tick(recorder: Recorder, stream: EventStream, clock_ns: Callable[[], int]) -> None:
     said = recorder.written
     while True:
         await asyncio.sleep(_TICK_S)

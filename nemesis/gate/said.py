@@ -5,7 +5,8 @@ Values that change as they come on. How they are read out of bytes is in exchang
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -97,16 +98,43 @@ class Message:
     parts: tuple[PartitionFacts, ...] = ()  # of all that is neither
     news: EpochNews | None = None
     wire: Wire | None = None  # of what is neither: what it takes to answer it, or change its answer
+    received_ns: int = 0
+    forwarded_ns: int | None = None
+    fate: Fate = "discarded"  # until it has left
     held_ns: int = 0
+    recorded: bool = False
 
     def facts(self) -> MessageFacts:
         """The message as rules see it."""
         partitions = self.parts or self.epochs or tuple(entry.facts() for entry in self.rounds)
         return MessageFacts(self.api, self.message, self.source, self.destination, partitions)
 
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        """What is recorded of it: rows of results.schema.MESSAGES, once. None of a round."""
+        if self.wire is None or self.recorded:
+            return
+        self.recorded = True
+        ends = (_text(self.source), _text(self.destination))
+        for part in self.parts:
+            said = {name: value for name, value in part.numbers.items() if value is not None}
+            yield (
+                self.api,
+                self.wire.version,
+                self.message,
+                self.wire.correlation_id,
+                *ends,
+                part.topic or None,
+                part.partition if part.partition >= 0 else None,
+                self.received_ns,
+                self.forwarded_ns,
+                self.fate,
+                json.dumps(said),
+            )
+
     def left(self, now_ns: int) -> None:
         """It is on its way to its destination."""
         fate: Fate = "held" if self.held_ns else "passed"
+        self.forwarded_ns, self.fate = now_ns, fate
         for entry in self.rounds:
             entry.held_ns += self.held_ns
             if self.message == "request":
@@ -116,9 +144,14 @@ class Message:
 
     def lost(self, fate: Fate) -> None:
         """It never will be."""
+        self.fate = fate
         for entry in self.rounds:
             entry.held_ns += self.held_ns
             if self.message == "request":
                 entry.request_fate = fate
             else:
                 entry.response_fate = fate
+
+
+def _text(end: Endpoint | None) -> str | None:
+    return None if end is None else str(end)

@@ -10,17 +10,15 @@ import asyncio
 import os
 import socket
 import struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
 from neaptide.nemesis.gate.exchange import Exchange
 from neaptide.nemesis.gate.fetch_answer import FetchAnswer
 from neaptide.nemesis.gate.frames import HEAD_BYTES, FrameSplitter
 from neaptide.nemesis.gate.lane import Lane
+from neaptide.nemesis.gate.model import LinkSpec
 from neaptide.nemesis.gate.pressure import keep_pressure
 from neaptide.nemesis.gate.said import Message
-
-if TYPE_CHECKING:
-    from neaptide.nemesis.gate.connection import Connection
 
 _RECEIVED: Final = memoryview(bytearray(1024 * 1024))
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
@@ -51,6 +49,20 @@ class Passing:
         return self._exchange.passed(self._begun, self.answer.end(), now_ns)
 
 
+class TwoSides(Protocol):
+    """The connection of a side, to which it reports what happens to its socket."""
+
+    link: LinkSpec
+
+    def joined(self, side: Side) -> None: ...
+    def received(self, side: Side, data: memoryview) -> None: ...
+    def ended(self, side: Side) -> None: ...
+    def was_reset(self, side: Side) -> None: ...
+    def left(self, side: Side) -> None: ...
+    def refresh_reading(self) -> None: ...
+    def pass_unread(self, side: Side) -> None: ...
+
+
 class Side(asyncio.BufferedProtocol):
     """One socket of a connection. `lane` is fed by what it receives."""
 
@@ -65,7 +77,7 @@ class Side(asyncio.BufferedProtocol):
         "write_paused",
     )
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: TwoSides) -> None:
         self.connection = connection
         self.transport: asyncio.Transport | None = None
         self.splitter = FrameSplitter()

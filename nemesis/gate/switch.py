@@ -34,7 +34,7 @@ from neaptide.nemesis.gate.model import (
     Subscription,
 )
 from neaptide.nemesis.gate.network import Network
-from neaptide.nemesis.gate.recorder import RoundRecorder
+from neaptide.nemesis.gate.recorder import Recorder
 from neaptide.nemesis.gate.rounds import RoundCounter
 from neaptide.nemesis.gate.rules import RuleBook
 from neaptide.nemesis.gate.said import EpochNews, Message, Round
@@ -51,7 +51,7 @@ class Switch:
         self,
         clock_ns: Callable[[], int],
         emit: Callable[[Event], None],
-        recorder: RoundRecorder,
+        recorder: Recorder,
     ) -> None:
         self.clock_ns = clock_ns
         self.network = Network()
@@ -197,13 +197,15 @@ class Switch:
 
     def left(self, message: Message) -> None:
         """A message is on its way to its destination."""
+        self._recorder.add_message(message, self.clock_ns())
         if message.message == "response":
             self._report(message.rounds, "delivered")
             self._report_epochs(message)
             self.finished(message)
 
     def finished(self, message: Message) -> None:
-        """The rounds of a message have come as far as they will."""
+        """A message has come as far as it will, and so have its rounds."""
+        self._recorder.add_message(message, self.clock_ns())
         self.unanswered(message.rounds)
 
     def unanswered(self, rounds: Iterable[Round]) -> None:
@@ -250,6 +252,8 @@ class Switch:
         """Close every connection at once and write what was recorded."""
         for connection in self._all():
             connection.destroy("discarded")
+            if connection.exchange is not None:
+                self.unanswered(connection.exchange.unanswered())
         self._recorder.roll()
 
     def state(self) -> Event:

@@ -15,7 +15,6 @@ from typing import Final
 from neaptide.clusters.simulation.network import CONTROL, FETCH
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
-from neaptide.nemesis.gate.model import COORDINATION
 from neaptide.nemesis.player import MissedError
 from neaptide.nemesis.search import deliveries
 from neaptide.nemesis.search.explore import play_moves
@@ -32,7 +31,7 @@ def as_schedule(
     path: deliveries.Path, target: Target, ready: World, outcome: str
 ) -> Schedule | None:
     """Steps that come to the outcome of a path. `ready`: a cluster at rest, to play them in."""
-    done = tuple(step for move in path for step in _steps_of(move, target))
+    done = tuple(step for move in path for step in deliveries.steps_of(move, target))
     tried = tuple(_placed(done, target, ready))
     some = chain.from_iterable(combinations(tried, count) for count in range(HOLDS_MAX + 1))
     for holds in islice(some, TRIALS_MAX):
@@ -63,38 +62,6 @@ def _holds(passed: Passed, target: Target) -> Iterator[steps.Hold]:
     for where in conditions_of(passed):
         name = f"{passed.message} {source}→{to} {passed.api} {where}".strip()
         yield steps.Hold.of(passed.message, passed.api, source, to, where, rule=name)
-
-
-def _steps_of(move: deliveries.Move, target: Target) -> list[steps.Step]:
-    """A delivery is no step, nor is a timer: both come by themselves."""
-    names = {number: name for name, number in target.names.items()}
-    match move:
-        case deliveries.Produce(record):
-            acks = deliveries.acks_of(record, target)
-            number = deliveries.partition_of(record, target)
-            return [steps.Produce((record,), acks, number)]  # type: ignore[arg-type]
-        case deliveries.Kill(broker):
-            return [steps.Kill(names[broker], "discarded")]
-        case deliveries.Stop(broker):
-            return [steps.Stop(names[broker])]
-        case deliveries.PowerOff(broker):
-            return [steps.PowerOff(names[broker], None)]
-        case deliveries.Read(partition):
-            return [steps.Consume(partition)]
-        case deliveries.Reassign(replicas):
-            return [steps.Reassign(tuple(names[one] for one in replicas))]
-        case deliveries.Elect():
-            return [steps.Elect()]
-        case deliveries.Depose():
-            return [steps.MoveController()]
-        case deliveries.Restart(broker):
-            return [steps.Restart(names[broker])]
-        case deliveries.Expire(broker):
-            cut = steps.Cut(names[broker], COORDINATION, "coordination", both=True)
-            return [cut, steps.Await()]
-        case deliveries.Register(broker):
-            return [steps.Heal(names[broker], COORDINATION)]
-    return []
 
 
 def _with_holds(done: Schedule, holds: tuple[Placed, ...]) -> Schedule:

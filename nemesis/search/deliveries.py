@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, NamedTuple, assert_never
 
 from neaptide.clusters.simulation import faults, producing
 from neaptide.clusters.simulation.network import SERVICE, Link
 from neaptide.clusters.simulation.world import World
+from neaptide.nemesis import steps
+from neaptide.nemesis.gate.model import COORDINATION
+from neaptide.nemesis.minimise import fewer, minimise
 from neaptide.nemesis.search.canonical import Sections, name_of
 from neaptide.nemesis.search.explore import (
     end_and_judge,
@@ -360,34 +364,48 @@ def evidence_of(first: State, path: Path, target: Target) -> str:
 
 
 def shortened(
-    first: State, path: Path, target: Target, outcome: str, trials_max: int = 1 << 30
+    first: State, path: Path, target: Target, outcome: str, trials_max: int | None = None
 ) -> Path:
     """A path to the same outcome from which no move can be taken away, if the trials suffice."""
-    shrinking, trials = True, 0
-    while shrinking:
-        shrinking = False
-        for size in (len(path) // 2, len(path) // 4, 2, 1):
-            for start in range(len(path) - size, -1, -1) if size else ():
-                trials += 1
-                if trials > trials_max:
-                    return path
-                shorter = path[:start] + path[start + size :]
-                found = replayed(first, shorter, target)
-                if found is not None and found.outcome == outcome:
-                    path, shrinking = shorter, True
-    return path
+
+    def comes_to_it(shorter: Path) -> bool:
+        found = replayed(first, shorter, target)
+        return found is not None and found.outcome == outcome
+
+    smaller = partial(fewer, overlapping=True)
+    return minimise(path, smaller, comes_to_it, plays_max=trials_max).smallest
 
 
-def _word_of_operators(move: OfOperators, names: Mapping[int, str]) -> str:
+def steps_of(move: Move, target: Target) -> list[steps.Step]:
+    """A delivery is no step, nor is a timer: both come by themselves."""
+    names = {number: name for name, number in target.names.items()}
     match move:
+        case Produce(record):
+            acks = acks_of(record, target)
+            number = partition_of(record, target)
+            return [steps.Produce((record,), acks, number)]  # type: ignore[arg-type]
+        case Kill(broker):
+            return [steps.Kill(names[broker], "discarded")]
+        case Stop(broker):
+            return [steps.Stop(names[broker])]
+        case PowerOff(broker):
+            return [steps.PowerOff(names[broker], None)]
+        case Read(partition):
+            return [steps.Consume(partition)]
         case Reassign(replicas):
-            return f"reassign to {' '.join(names[one] for one in replicas)}"
+            return [steps.Reassign(tuple(names[one] for one in replicas))]
         case Elect():
-            return "elect"
+            return [steps.Elect()]
         case Depose():
-            return "move the controller"
-        case _:
-            assert_never(move)
+            return [steps.MoveController()]
+        case Restart(broker):
+            return [steps.Restart(names[broker])]
+        case Expire(broker):
+            cut = steps.Cut(names[broker], COORDINATION, "coordination", both=True)
+            return [cut, steps.Await()]
+        case Register(broker):
+            return [steps.Heal(names[broker], COORDINATION)]
+    return []
 
 
 def words(path: Path, target: Target) -> list[str]:
@@ -398,22 +416,12 @@ def words(path: Path, target: Target) -> list[str]:
         match move:
             case Deliver(link):
                 return f"{names[link.source]}→{names[link.target]} ({link.channel}) arrives"
-            case Produce(record):
-                return f"produce {record} acks={acks_of(record, target)}"
-            case Kill(broker) | Stop(broker) | PowerOff(broker):
-                verbs = {Kill: "kill", Stop: "stop", PowerOff: "power off"}
-                return f"{verbs[type(move)]} {names[broker]}"
-            case Read(partition):
-                return f"a consumer begins to read partition {partition}"
-            case Restart(broker):
-                return f"restart {names[broker]}"
             case Expire(broker):
                 return f"the session of {names[broker]} ends"
             case Register(broker):
                 return f"{names[broker]} has a new session"
-            case Reassign() | Elect() | Depose():
-                return _word_of_operators(move, names)
             case Fire():
                 return "the next timer fires"
+        return steps.in_line(steps_of(move, target))
 
     return [line(move) for move in path]

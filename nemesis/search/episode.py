@@ -24,10 +24,10 @@ from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.play import simulate
 from neaptide.nemesis.search.priorities import Run, try_runs
 from neaptide.nemesis.search.search import Search
-from neaptide.nemesis.search.shrink import Schedule, renamed, shrink
+from neaptide.nemesis.search.shrink import Schedule, renamed, shrink, signature
 from neaptide.nemesis.search.targets import Target
-from neaptide.nemesis.search.words import in_words, signature
 from neaptide.nemesis.search.worlds import ready_world
+from neaptide.nemesis.steps import in_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Loss:
     path: tuple[str, ...] = ()
 
     def in_words(self) -> str:
-        return in_words(self.shrunk) if self.shrunk else ", ".join(self.path)
+        return in_line(self.shrunk) if self.shrunk else ", ".join(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class _Writer:
             self.ready,
             schedule,
             Cluster(self.search.settings, self.search.topic_settings),
-            title=f"{title}: {in_words(schedule)}",
+            title=f"{title}: {in_line(schedule)}",
             source=f"found by {command_of(self.search, self.seed)}",
             expect=expect,
         )

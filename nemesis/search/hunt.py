@@ -30,8 +30,8 @@ from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.shrink import replay, shrink
 from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, drawn
 from neaptide.nemesis.search.targets import OF_OPERATORS, Target, target_of
-from neaptide.nemesis.search.words import in_words
 from neaptide.nemesis.search.workers import workers_of
+from neaptide.nemesis.steps import in_line
 
 SCHEDULES_PER_SEED: Final = 400
 SCHEDULES_OF_STEPS: Final = 2_000  # … where they are all that is looked for
@@ -164,7 +164,7 @@ def _hunted(mutant: Mutant, target: Target, found: Found, schedules: int, second
         round(seconds, 2),
         len(found.schedule),
         len(shrunk),
-        in_words(shrunk),
+        in_line(shrunk),
     )
 
 

@@ -69,7 +69,7 @@ def simulate(
 def is_simulated(scenario: Scenario) -> bool:
     """Whether a world can do all of its steps."""
     steps = all(can_do(scheduled.step) for scheduled in scenario.steps)
-    return steps and scenario.transactions is None
+    return steps and scenario.transactions is None and scenario.run is None
 
 
 class _SimulatedTarget:

@@ -10,16 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import combinations, permutations
 from typing import Any, Final
 
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
+from neaptide.nemesis.minimise import fewer, minimise
 from neaptide.nemesis.player import MissedError
 from neaptide.nemesis.search.explore import end_and_judge, is_bad, played
 from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.spared import loses_by_design
-from neaptide.nemesis.search.targets import Target
+from neaptide.nemesis.search.targets import NAMES, Target
 
 Schedule = tuple[steps.Step, ...]
 ROLES_TRIED_UP_TO: Final = 9  # steps: beyond, there are too many ways to cast them
@@ -49,7 +51,7 @@ def shrink(
     schedule: Schedule,
     outcome: str,
     is_meant: Callable[[Schedule], bool] = lambda schedule: True,
-    trials_max: int = 1 << 30,
+    trials_max: int | None = None,
 ) -> Schedule:
     """A schedule from which no step, and no pair of steps, can be taken away, if trials suffice.
 
@@ -65,26 +67,14 @@ def shrink(
             and is_meant(candidate)
         )
 
-    shrinking, trials = True, 0
-    while shrinking:
-        shrinking = False
-        for candidate in _candidates(target, schedule):
-            trials += 1
-            if trials > trials_max:
-                break
-            if still_does(candidate):
-                schedule, shrinking = candidate, True
-                break
-    return renamed(schedule)
+    found = minimise(schedule, partial(_smaller, target), still_does, plays_max=trials_max)
+    return renamed(found.smallest)
 
 
-def _candidates(target: Target, schedule: Schedule) -> Iterator[Schedule]:
+def _smaller(target: Target, schedule: Schedule) -> Iterator[Schedule]:
     """Shorter ones first, then pairs, then simpler ones."""
     size = len(schedule)
-    for length in (size // 2, size // 4, 1):
-        if length:
-            for start in range(size - length, -1, -1):
-                yield schedule[:start] + schedule[start + length :]
+    yield from fewer(schedule, overlapping=True)
     for first in range(size):
         for second in range(first + 1, size):
             yield tuple(s for i, s in enumerate(schedule) if i not in (first, second))
@@ -180,3 +170,13 @@ def _with_names(step: steps.Step, records: dict[str, str], rules: dict[str, str]
         case steps.Release() | steps.Discard():
             return replace(step, rule=rules[step.rule])
     return step
+
+
+def signature(schedule: Schedule) -> str:
+    """The same for schedules that differ in the brokers' names alone."""
+    renaming: dict[str, str] = {}
+    line = steps.in_line(schedule)
+    for letter in line:
+        if letter in NAMES and letter not in renaming:
+            renaming[letter] = f"{len(renaming) + 1}"
+    return "".join(renaming.get(letter, letter) for letter in line)

@@ -26,14 +26,17 @@ from neaptide.nemesis.steps.language import (
     ClientKind,
     Means,
     Names,
+    Role,
     ScenarioError,
     Step,
     examples_of,
+    in_line,
     read_step,
+    role_of,
     schema_of,
     table_of,
 )
-from neaptide.nemesis.steps.links import AddToxic, Cut, EndToxic, Heal, Slow
+from neaptide.nemesis.steps.links import AddToxic, Cut, EndToxic, Heal, PartitionNetwork, Slow
 from neaptide.nemesis.steps.machines import (
     Damage,
     EndInjections,
@@ -70,9 +73,18 @@ from neaptide.nemesis.steps.nodes import (
     Stop,
     each_of,
 )
-from neaptide.nemesis.steps.operators import Elect, MoveController, Reassign
+from neaptide.nemesis.steps.operators import (
+    AddPartition,
+    CreateTopic,
+    DeleteRecords,
+    Elect,
+    MoveController,
+    Reassign,
+    RemoveBroker,
+    SetTopic,
+)
 from neaptide.nemesis.steps.records import Consume, Load, Produce, StopLoad, filled, record_of
-from neaptide.nemesis.steps.waiting import Await, Measure
+from neaptide.nemesis.steps.waiting import Await, Cast, KillClient, Measure
 
 __all__ = [
     "ALTER_PARTITION",
@@ -82,6 +94,7 @@ __all__ = [
     "AbortTransaction",
     "Acks",
     "ActiveController",
+    "AddPartition",
     "AddToxic",
     "AddVoter",
     "Answer",
@@ -90,13 +103,16 @@ __all__ = [
     "Await",
     "Begin",
     "Cap",
+    "Cast",
     "ClientKind",
     "CommitOffsets",
     "CommitTransaction",
     "Consume",
+    "CreateTopic",
     "Cut",
     "Damage",
     "Delay",
+    "DeleteRecords",
     "Deliver",
     "Die",
     "Discard",
@@ -111,6 +127,7 @@ __all__ = [
     "Inject",
     "KeepSnapshot",
     "Kill",
+    "KillClient",
     "Leave",
     "Load",
     "Means",
@@ -122,6 +139,7 @@ __all__ = [
     "Node",
     "OfQuorum",
     "OpenClient",
+    "PartitionNetwork",
     "Pause",
     "Poll",
     "PowerOff",
@@ -130,12 +148,15 @@ __all__ = [
     "PutBack",
     "Reassign",
     "Release",
+    "RemoveBroker",
     "RemoveVoter",
     "Restart",
     "Resume",
+    "Role",
     "ScenarioError",
     "Send",
     "SetClock",
+    "SetTopic",
     "Slow",
     "Stall",
     "Step",
@@ -147,8 +168,10 @@ __all__ = [
     "each_of",
     "examples_of",
     "filled",
+    "in_line",
     "read_step",
     "record_of",
+    "role_of",
     "schema_of",
     "table_of",
 ]

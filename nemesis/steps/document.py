@@ -14,6 +14,8 @@ from neaptide.nemesis.conditions import Condition, ConditionError
 from neaptide.nemesis.steps.language import VERBS, Complain, Names, Step, read_step
 from neaptide.nemesis.steps.waiting import Await
 
+_Seconds = Annotated[float, Strict(), BeforeValidator(read_duration_s), Field(gt=0)] | None
+
 
 class Common(BaseModel):
     """The keys that every step may have beside its verb."""
@@ -22,10 +24,15 @@ class Common(BaseModel):
 
     until: str | None = None
     """What the step waits for: a condition."""
-    within: Annotated[float, Strict(), BeforeValidator(read_duration_s), Field(gt=0)] | None = None
+    within: _Seconds = None
     """How long it waits at most: a number of seconds, or a text as `90s`."""
     why: str = ""
     """What it is for: a text for readers."""
+    at: _Seconds = None
+    """Of a file with `run`: when it begins, in seconds since the load began. A step without it goes
+    on where the one before it, and so the `cast` that began it, has ended."""
+    lasts: _Seconds = None
+    """Of a file with `run`: after how many seconds it is undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,8 @@ class Document:
     until: Condition | None
     within_s: float | None
     why: str
+    at_s: float | None = None
+    lasts_s: float | None = None
 
 
 def read_document(
@@ -60,4 +69,8 @@ def read_document(
         until = None if said.until is None else condition(said.until)
     except ConditionError as error:
         raise complain(str(error)) from None
-    return Document(step, until, said.within, said.why)
+    if said.lasts is not None and not step.passes:
+        raise complain(f"{verbs[0] if verbs else 'an until'} is not undone: leave out lasts")
+    if not names.is_timed and not (said.at is None and said.lasts is None):
+        raise complain("at and lasts are for files with run; here a step follows the one before it")
+    return Document(step, until, said.within, said.why, said.at, said.lasts)

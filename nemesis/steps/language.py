@@ -2,10 +2,10 @@
 
 A step is one declaration: a frozen dataclass whose fields are the keys of its table in a scenario
 file, each with its type, its unit, its default and what it means. Its docstring says what it does,
-`words` is its sentence, and the decorator has its verb and examples. From these pydantic reads and
-writes it, and the reference and the JSON Schema are made of them. A step is carried out by the
-method of a target that is called like its verb: of live brokers in `harness.target`, of the
-simulation in `nemesis.search.perform`.
+`words` is its sentence, `brief` a few words of it, and the decorator has its verb and examples.
+From these pydantic reads and writes it, and the reference and the JSON Schema are made of them. A
+step is carried out by the method of a target that is called like its verb: of live brokers in
+`harness.target`, of the simulation in `nemesis.search.perform`.
 
 So a new step is a class in its family's file, and a method of each target that can do it.
 """
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
@@ -61,6 +62,7 @@ class Names:
     clients: dict[str, ClientKind] = field(default_factory=dict)  # that steps have opened
     toxics: set[str] = field(default_factory=set)  # that are there now
     partitions: int = 1  # of the scenario's topic
+    is_timed: bool = False  # the file has `run`: roles may stand for brokers
 
 
 class Step:
@@ -72,10 +74,17 @@ class Step:
     examples: ClassVar[tuple[str, ...]] = ()
     needs: ClassVar[Means | None] = None
     sentence: ClassVar[str] = ""
+    passes: ClassVar[bool] = False  # it can be undone after a while
 
     def words(self) -> str:
         """What is done, as a sentence without its full stop."""
         return self.sentence.format(self)
+
+    def brief(self) -> str:
+        """The same in a few words, where many steps are in a line."""
+        whom = getattr(self, "broker", "")
+        whom = ", ".join(whom) if isinstance(whom, tuple) else str(whom)
+        return f"{self.verb.replace('_', ' ')} {whom}".rstrip()
 
     @classmethod
     def does(cls) -> str:
@@ -118,6 +127,11 @@ FAMILIES: Final[dict[str, list[type[Step]]]] = {
 AnyStep = TypeVar("AnyStep", bound=Step)
 
 
+def in_line(steps: Iterable[Step]) -> str:
+    """A schedule in a line."""
+    return ", ".join(step.brief() for step in steps)
+
+
 def step(
     family: str, verb: str, *examples: str, words: str = ""
 ) -> Callable[[type[AnyStep]], type[AnyStep]]:
@@ -141,7 +155,16 @@ def names_in(info: ValidationInfo) -> Names:
 
 
 def _broker(name: str, info: ValidationInfo) -> str:
-    return broker_of(name, names_in(info))
+    of = broker_or_role if info.field_name in ("broker", "first") else broker_of
+    return of(name, names_in(info))
+
+
+def broker_or_role(name: Any, names: Names) -> str:
+    """In a file with `run` somebody is looked up when the step begins. Raises ValueError."""
+    role = role_of(name) if names.is_timed else None
+    if role is None or role.partition >= names.partitions:
+        return broker_of(name, names)
+    return str(name)
 
 
 def broker_of(name: Any, names: Names) -> str:
@@ -149,6 +172,25 @@ def broker_of(name: Any, names: Names) -> str:
     if not isinstance(name, str) or name not in names.brokers:
         raise ValueError(f"{name!r} is no broker; there are {', '.join(names.brokers)}")
     return name
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Who is meant when a step of a random run begins: `leader(2)`, `follower(2)`, which is the
+    last assigned of the others in the ISR, `coordinator` of the workload's group or transactions,
+    or `standby`, a voter of the quorum that is not the active controller."""
+
+    name: str
+    partition: int = 0
+
+
+_ROLE: Final = re.compile(r"(leader|follower)\((\d+)\)|(coordinator|standby)")
+
+
+def role_of(text: Any) -> Role | None:
+    """None: it is no role."""
+    found = _ROLE.fullmatch(text) if isinstance(text, str) else None
+    return None if found is None else Role(found[1] or found[3], int(found[2] or 0))
 
 
 def one_of_brokers(*others: str) -> Callable[[str, ValidationInfo], str]:

@@ -11,6 +11,7 @@ from pydantic import Field
 from neaptide.clusters.hosts.toxiproxy import TOXICS, Stream, Toxic, ToxicKind
 from neaptide.clusters.nearest import did_you_mean
 from neaptide.nemesis.gate.model import Purpose
+from neaptide.nemesis.shapes import SHAPES, Deaf, Shape
 from neaptide.nemesis.steps.language import (
     BrokerName,
     Delay_ms,
@@ -18,6 +19,7 @@ from neaptide.nemesis.steps.language import (
     Flag,
     Means,
     Names,
+    Replicas,
     Step,
     step,
 )
@@ -35,6 +37,7 @@ class Cut(Step):
     """One end."""
     destination: Annotated[End, Field(alias="to")]
     """The other end."""
+    passes: ClassVar[bool] = True
     purpose: Purpose | None = None
     """Which link of the two. Not set: all."""
     both: Flag = False
@@ -44,6 +47,44 @@ class Cut(Step):
         way, join = ("between", "and") if self.both else ("from", "to")
         what = f" ({self.purpose})" if self.purpose else ""
         return f"cuts the link {way} {self.source} {join} {self.destination}{what}"
+
+    def brief(self) -> str:
+        return f"cut {self.source}{'↔' if self.both else '→'}{self.destination}"
+
+
+@step(
+    FAMILY,
+    "partition",
+    '{ shape = "one", brokers = ["A", "B", "C"] }',
+    words="cuts many links, in the shape {0.shape} of {0.order}",
+)
+@dataclass(frozen=True, slots=True)
+class PartitionNetwork(Step):
+    """Many links are cut, in a shape: see [shapes](../nemesis.md#when)."""
+
+    passes: ClassVar[bool] = True
+
+    shape: Shape
+    """Who receives from whom."""
+    brokers: Replicas
+    """The brokers, in the order that says which of them has which part: the first is the one that
+    is cut off, the bridge, the one that is mute."""
+    first: BrokerName | None = None
+    """Who has the first part, if that is a role."""
+
+    @property
+    def order(self) -> str:
+        return ", ".join(dict.fromkeys((self.first, *self.brokers) if self.first else self.brokers))
+
+    def brief(self) -> str:
+        return f"partition {self.shape}"
+
+    def cuts(self, first: str | None) -> tuple[Deaf, ...]:
+        """`first`: the broker that has the role now."""
+        order = self.brokers
+        if first in order:
+            order = (first, *(broker for broker in order if broker != first))
+        return SHAPES[self.shape](order)
 
 
 @step(FAMILY, "heal", '{ from = "A", to = "B" }', "{}")
@@ -111,6 +152,7 @@ class AddToxic(Step):
     [toxics](#toxics)."""
 
     needs: ClassVar[Means | None] = "toxics"
+    passes: ClassVar[bool] = True
 
     broker: BrokerName
     """The broker whose link it is."""

@@ -3,6 +3,7 @@ does not have."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
@@ -23,6 +24,19 @@ from neaptide.nemesis.steps.language import (
 )
 
 FAMILY: Final = "Clocks and disks"
+# What a replicated log survives of a broker that is out of the ISR, and how often it is drawn: what
+# a Kafka looks at as it recovers. The newest segment, which it reads whole after a kill, in bytes
+# that a checksum covers (the base offset is in none); its end; and files that it makes anew. Not
+# the high watermarks, the epochs, or the directory whole: those are of partitions about which
+# nobody has asked, or have elections after it go by an older rule.
+SURVIVED: Final[Mapping[tuple[DamageKind, DiskFile], float]] = {
+    ("flipped-record-bit", "segment"): 3,
+    ("torn-tail", "segment"): 3,
+    ("lost-file", "segment"): 2,
+    ("lost-file", "index"): 1,
+    ("lost-file", "timeindex"): 1,
+    ("lost-file", "recovery-points"): 1,
+}
 _File = Annotated[
     DiskFile, Field(description="Which of the broker's files: the newest of its kind.")
 ]
@@ -40,6 +54,7 @@ class SetClock(Step):
     monotonic clock stays right."""
 
     needs: ClassVar[Means | None] = "clocks"
+    passes: ClassVar[bool] = True
 
     broker: Broker
     ahead_ms: Whole
@@ -57,6 +72,7 @@ class Inject(Step):
     """System calls of a broker on its files fail, or take longer, until `end_injections`."""
 
     needs: ClassVar[Means | None] = "calls"
+    passes: ClassVar[bool] = True
 
     broker: Broker
     call: Call
@@ -95,14 +111,20 @@ class EndInjections(Step):
 @step(FAMILY, "damage", '{ broker = "A", kind = "flipped-bit", file = "segment" }')
 @dataclass(frozen=True, slots=True)
 class Damage(Step):
-    """Damages a file of a broker that is down."""
+    """Damages a file of a broker that is down. Of a file with `run`: the broker is killed, its file
+    is damaged once its partition can do without it, and it is started again when that is over."""
 
+    passes: ClassVar[bool] = True
     broker: Broker
     kind: DamageKind
     """The damage. `flipped-record-bit`: a bit that a checksum covers. `lost-directory`: all files
     are gone."""
     file: _File = "segment"
     partition: Partition = 0
+
+    def check(self, names: Names) -> None:
+        if names.is_timed and (self.kind, self.file) not in SURVIVED:
+            raise ValueError(f"a replicated log need not survive {self.kind} of {self.file}")
 
     def words(self) -> str:
         of = f" ({self.file} of partition {self.partition})"

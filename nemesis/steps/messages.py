@@ -41,6 +41,8 @@ Api = Literal[
 ]
 ALTER_PARTITION: Final[Api] = "alter_partition"
 
+_OF_REPLICAS: Final = ("fetch", "offset_for_leader_epoch", "any")
+
 _EXAMPLES: Final = (
     '{ response = "fetch", from = "C", to = "A", where = "high_watermark >= 2" }',
     '{ request = "fetch", from = "A", to = "C", times = 1 }',
@@ -148,6 +150,10 @@ class MessageRule(Step):
         done = self.done.format(step=self)
         ends = f"from {self.source} to {self.destination}"
         return f"{done} {times} {kind} {self.message} {ends}{condition}  [{self.name}]"
+
+    def brief(self) -> str:
+        what = self.message if self.api in _OF_REPLICAS else self.api
+        return f"{self.verb} {what} {self.source}→{self.destination}"
 
 
 @step(FAMILY, "hold", *_EXAMPLES)

@@ -13,7 +13,7 @@ from neaptide.nemesis.steps.language import (
     Names,
     Record,
     Step,
-    broker_of,
+    broker_or_role,
     each_once,
     instead_of,
     names_in,
@@ -51,7 +51,7 @@ def _node(given: Any, info: ValidationInfo) -> Node | Several:
     names = names_in(info)
     match given:
         case str():
-            return broker_of(given, names)
+            return broker_or_role(given, names)
         case ActiveController(str(called)):
             if called in names.brokers or not called.isidentifier():
                 raise ValueError(f"as = {called!r} must be a word that names no broker")
@@ -167,6 +167,7 @@ class Kill(_OnNode):
     """SIGKILL."""
 
     instead: ClassVar[tuple[str, ...]] = ("brokers", "controller", "as")
+    passes: ClassVar[bool] = True
     broker: _Nodes
     in_flight: _InFlight
 
@@ -185,10 +186,9 @@ class Kill(_OnNode):
 class PowerOff(_OnNode):
     """SIGKILL, and everything that was not flushed to disk is gone."""
 
-    instead: ClassVar[tuple[str, ...]] = ("brokers",)
-    broker: Annotated[
-        str | Several, PlainValidator(_node), PlainSerializer(str), WithJsonSchema(_BROKER)
-    ]
+    instead: ClassVar[tuple[str, ...]] = ("brokers", "controller", "as")
+    passes: ClassVar[bool] = True
+    broker: _Nodes
     survives: Record | None = None
     """Records up to this one reached the disk by chance."""
 
@@ -196,6 +196,9 @@ class PowerOff(_OnNode):
         kept = f"; records up to {self.survives} had reached the disk" if self.survives else ""
         who = in_words(self.broker)
         return f"cuts the power of {who}: what was not flushed to disk is gone{kept}"
+
+    def brief(self) -> str:
+        return Step.brief(self) + (f" after {self.survives}" if self.survives else "")
 
 
 @step(
@@ -209,6 +212,7 @@ class PowerOff(_OnNode):
 class Stop(_OnNode):
     """A clean shutdown."""
 
+    passes: ClassVar[bool] = True
     broker: _Node
 
 
@@ -233,6 +237,7 @@ class Restart(_OnNode):
 class Pause(_OnNode):
     """SIGSTOP: the process stands still."""
 
+    passes: ClassVar[bool] = True
     broker: _Node
 
 
@@ -269,6 +274,7 @@ class RemoveVoter(OfQuorum):
     (RemoveRaftVoter, KIP-853). The active controller then resigns. The step ends when the others
     have committed it."""
 
+    passes: ClassVar[bool] = True
     broker: _Node
 
 

@@ -69,6 +69,11 @@ class Produce(OfRecords):
         to = f", by a client that knows {self.to} only" if self.to else ""
         return f"sends {', '.join(self.records)} with acks={self.acks}{size}{to}"
 
+    def brief(self) -> str:
+        to = f" to {self.to}" if self.to else ""
+        where = f" in {self.partition}" if self.partition else ""
+        return f"produce {' '.join(self.records)} acks={self.acks}{where}{to}"
+
 
 @step(
     FAMILY,
@@ -123,3 +128,8 @@ class Consume(Step):
         if self.group is None:
             return "reads from the beginning to the high watermark"
         return f"reads from the position of the group {self.group}, and commits the new position"
+
+    def brief(self) -> str:
+        if self.group is not None:
+            return f"read on as {self.group}, commit"
+        return f"read {self.partition} to the end" if self.partition else "read to the end"

@@ -30,7 +30,8 @@ _FAULTS: Final = frozenset(
         *("hold", "drop", "delay", "answer", "cap", "deliver", "kill", "power_off", "stop"),
         *("pause", "cut", "slow", "toxic", "set_clock", "damage", "put_back", "inject"),
         *("stall", "die", "remove_voter"),
-        *("reassign", "elect", "move_controller"),
+        *("reassign", "elect", "move_controller", "remove_broker", "add_partition", "set_topic"),
+        *("create_topic", "partition", "cast", "kill_client"),
     }
 )
 

@@ -40,8 +40,8 @@ from confluent_kafka import KafkaException, Producer
 
 from neaptide.clusters.cluster import ClusterSpec, TopicSpec
 from neaptide.clusters.kafka.properties import USUAL_JAVA
-from neaptide.harness.stage import Stage
-from neaptide.harness.systems import (
+from neaptide.harness.live.stage import Stage
+from neaptide.harness.scenarios.systems import (
     KAFKA,
     System,
     client_settings,

@@ -31,8 +31,8 @@ from confluent_kafka import Producer
 
 from neaptide.clusters.cluster import ClusterSpec, Listeners, TopicSpec
 from neaptide.clusters.producer import ProducerOptions
-from neaptide.harness.stage import Stage
-from neaptide.harness.systems import client_settings, parse_systems
+from neaptide.harness.live.stage import Stage
+from neaptide.harness.scenarios.systems import client_settings, parse_systems
 from neaptide.nemesis.gate.model import Rule
 
 BROKERS: Final = (0, 1, 2)

@@ -17,7 +17,7 @@ from typing import Any
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
-from neaptide.harness.explore import DEFAULT_FAULTS
+from neaptide.harness.search.explore import DEFAULT_FAULTS
 from neaptide.nemesis.search.campaign import Until, run_campaign
 from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS
 from neaptide.nemesis.search.deliveries import Counts

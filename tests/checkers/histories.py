@@ -6,14 +6,16 @@ t-0 unless said otherwise.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from neaptide.checkers.material import open_run
+from neaptide.clusters.cluster import PartitionView
 from neaptide.results.run import Aim, Assigned, Converged, FinalRead, Run
-from neaptide.results.schema import FETCH_ROUNDS, OPERATIONS_READ, REPLICAS
+from neaptide.results.schema import FETCH_ROUNDS, MESSAGES, OPERATIONS_READ, REPLICAS
 from neaptide.results.store import write_run
 from neaptide.results.tables import write_table
 
@@ -182,6 +184,104 @@ def answered(
     }
 
 
+def asked(
+    offset: int,
+    *,
+    at: int,
+    follower: int = 1,
+    leader: int = 0,
+    epoch: int | None = 0,
+    round: int = 1,
+    delivered: bool = True,
+) -> dict[str, Any]:
+    """A fetch round that began at a time and at an offset."""
+    entry = answered(offset, at=at + 1, leader=leader, follower=follower, epoch=epoch, round=round)
+    return entry | {"requested_ns": at, "delivered_ns": at + 2 if delivered else None}
+
+
+def marked(
+    sent: int,
+    delivered: int | None = None,
+    *,
+    leader: int = 0,
+    partition: int = 0,
+    producer: int = 7,
+    epoch: int = 0,
+) -> tuple[dict[str, Any], ...]:
+    """A marker of an aborted transaction, as the gate records it; not delivered, it waits still."""
+    said = {"producer_id": producer, "producer_epoch": epoch, "committed": 0}
+    ends = {"source": "2", "destination": str(leader)}
+    row = _message("write_txn_markers", "request", said, sent, ends, partition)
+    return (
+        row | {"forwarded_ns": delivered, "fate": "discarded" if delivered is None else "held"},
+    )
+
+
+def appended(
+    sent: int,
+    *,
+    leader: int = 0,
+    partition: int = 0,
+    producer: int = 7,
+    epoch: int = 0,
+    sequence: int = 0,
+    error: int | None = 0,
+    transactional: bool = True,
+) -> tuple[dict[str, Any], ...]:
+    """A Produce request with its response, which comes 2 later; without an error there is none."""
+    said: dict[str, Any] = {
+        "producer_id": producer,
+        "producer_epoch": epoch,
+        "sequence": sequence,
+        **({"transactional_id": "tx"} if transactional else {}),
+    }
+    ends = {"source": "client", "destination": str(leader)}
+    back = {"source": str(leader), "destination": "client"}
+    request = _message("produce", "request", said, sent, ends, partition)
+    if error is None:
+        return (request,)
+    return request, _message(
+        "produce", "response", said | {"error": error}, sent + 2, back, partition
+    )
+
+
+def _message(
+    api: str,
+    message: str,
+    said: dict[str, Any],
+    at_ns: int,
+    ends: dict[str, str],
+    partition: int,
+) -> dict[str, Any]:
+    return {
+        "api": api,
+        "version": 9,
+        "message": message,
+        "correlation_id": at_ns,
+        "topic": "t",
+        "partition": partition,
+        "received_ns": at_ns,
+        "forwarded_ns": at_ns + 1,
+        "fate": "passed",
+        "fields": json.dumps(said),
+        **ends,
+    }
+
+
+def state(
+    leader: int | None,
+    *isr: int,
+    epoch: int = 0,
+    eligible: tuple[int, ...] = (),
+    replicas: tuple[int, ...] = (),
+    version: int | None = None,
+) -> Op:
+    """What the coordination service says of t-0."""
+    view = PartitionView(0, leader, epoch, isr, eligible, replicas, version)
+    row = {"topic": "t", "partition": 0, "leader_epoch": epoch, "value": view.to_json()}
+    return Op("leader", -2, "info", (row,))
+
+
 def run_of(**changes: Any) -> Run:
     """A finished run with complete final reads of t-0, changed where said."""
     fields: dict[str, Any] = {
@@ -214,6 +314,7 @@ class Story:
     ops: Sequence[Op] = ()
     replicas: Sequence[Sequence[dict[str, Any]]] = ()
     rounds: Sequence[dict[str, Any]] = ()
+    messages: Sequence[dict[str, Any]] = ()
     run: dict[str, Any] = field(default_factory=dict)
 
     def write(self, directory: Path) -> Path:
@@ -230,6 +331,8 @@ class Story:
             write_table(
                 directory / "fetch_rounds", FETCH_ROUNDS, _tuples(FETCH_ROUNDS, self.rounds)
             )
+        if self.messages:
+            write_table(directory / "messages", MESSAGES, _tuples(MESSAGES, self.messages))
         write_run(directory, run_of(**(self._of_itself(directory, logs) | self.run)))
         return directory
 

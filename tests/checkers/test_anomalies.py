@@ -18,12 +18,18 @@ from tests.checkers.histories import (
     Op,
     Story,
     answered,
+    appended,
+    asked,
     final,
     held,
+    marked,
+    nemesis,
     poll,
     reached,
     seek,
     send,
+    setting,
+    state,
 )
 from tests.checkers.reading import Judged
 
@@ -34,6 +40,39 @@ Found = set[tuple[str, int | None, str | None]]
 
 def story(*ops: Op, **rest: Any) -> Story:
     return Story(ops, **rest)
+
+
+def in_isr(
+    *rounds: dict[str, Any],
+    acks: str = "all",
+    version: int | None = None,
+    then: tuple[Op, ...] = (),
+) -> Story:
+    """B is in A's ISR, two records are acknowledged at 15 and 25, and somebody asks."""
+    before = state(0, 0, 1, version=version)
+    sends = (send("a", 0, acks=acks), send("b", 1, acks=acks))
+    return story(before, *sends, *then, final((0, "a"), (1, "b")), rounds=rounds)
+
+
+def joining(*rounds: dict[str, Any]) -> Story:
+    """Two records are acknowledged, somebody asks, and at 35 B is seen to be in the ISR."""
+    read = final((0, "a"), (1, "b"))
+    return story(state(0, 0), send("a", 0), send("b", 1), state(0, 0, 1), read, rounds=rounds)
+
+
+def electing(
+    *states: Op, unclean: str | None = "false", asks: tuple[dict[str, Any], ...] = ()
+) -> Story:
+    """A leads, B is in the ISR, C is not: and then."""
+    settings = () if unclean is None else (setting("unclean.leader.election.enable", unclean),)
+    ops = (*settings, state(0, 0, 1), send("a", 0), *states, final((0, "a")))
+    return story(*ops, rounds=[asked(1, at=22), *asks])
+
+
+def talking(*messages: tuple[dict[str, Any], ...]) -> Story:
+    """A record is acknowledged, and producers and coordinators say something."""
+    every = [row for rows in messages for row in rows]
+    return story(send("a", 0), final((0, "a")), messages=every)
 
 
 SILENT: Found = set()
@@ -487,6 +526,237 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
         ),
         "unknown",
         {("unproven-difference", 0, "a")},
+    ),
+    # protocol-violation: a member of the ISR lacks what was acknowledged
+    "a-member-of-the-isr-lacks-a-record": (
+        in_isr(asked(1, at=30)),
+        "anomalous",
+        {("protocol-violation", 1, None)},
+    ),
+    "a-member-of-the-isr-has-all": (in_isr(asked(2, at=30)), "held", SILENT),
+    "a-member-asked-before-it-was-acknowledged": (in_isr(asked(1, at=24)), "held", SILENT),
+    "who-is-not-in-the-isr-may-lack-it": (in_isr(asked(1, at=30, follower=2)), "held", SILENT),
+    "a-request-to-an-earlier-leader-says-nothing": (
+        in_isr(asked(1, at=30, leader=2), asked(1, at=31, epoch=-1)),
+        "held",
+        SILENT,
+    ),
+    "what-one-replica-acknowledged-others-may-lack": (
+        in_isr(asked(1, at=30), acks="1"),
+        "held",
+        SILENT,
+    ),
+    "who-leaves-the-isr-may-have-left-before-that-is-seen": (
+        in_isr(asked(1, at=30), then=(state(0, 0),)),
+        "held",
+        SILENT,
+    ),
+    "it-stays-in-the-isr": (
+        in_isr(asked(1, at=30), then=(state(0, 0, 1, 2),)),
+        "anomalous",
+        {("protocol-violation", 1, None)},
+    ),
+    "a-state-was-missed-in-which-it-may-have-left": (
+        in_isr(asked(1, at=30), version=1, then=(state(0, 0, 1, version=3),)),
+        "held",
+        SILENT,
+    ),
+    "no-state-was-missed": (
+        in_isr(asked(1, at=30), version=1, then=(state(0, 0, 1, 2, version=2),)),
+        "anomalous",
+        {("protocol-violation", 1, None)},
+    ),
+    "a-power-failure-takes-records-away": (
+        in_isr(asked(1, at=40), then=(nemesis('{"power_off": {"broker": "B"}}'),)),
+        "held",
+        {("explained-violation", 1, None)},
+    ),
+    "a-power-failure-that-came-later-explains-nothing": (
+        in_isr(asked(1, at=29), then=(nemesis('{"power_off": {"broker": "B"}}'),)),
+        "anomalous",
+        {("protocol-violation", 1, None)},
+    ),
+    "a-kill-takes-nothing-away": (
+        in_isr(asked(1, at=40), then=(nemesis('{"kill": {"broker": "B"}}'),)),
+        "anomalous",
+        {("protocol-violation", 1, None)},
+    ),
+    "taken-into-the-isr-too-early": (
+        joining(asked(1, at=28, delivered=False)),
+        "anomalous",
+        {("protocol-violation", 1, None)},
+    ),
+    "taken-into-the-isr-when-it-had-asked-for-the-rest": (
+        joining(asked(1, at=26), asked(2, at=29, round=2)),
+        "held",
+        SILENT,
+    ),
+    "the-request-by-which-it-joined-is-not-recorded": (joining(asked(1, at=28)), "held", SILENT),
+    # protocol-violation: an unclean election
+    "one-outside-the-isr-is-elected": (
+        electing(state(2, 2, epoch=1)),
+        "anomalous",
+        {("protocol-violation", None, None)},
+    ),
+    "one-of-the-isr-is-elected": (electing(state(1, 1, epoch=1)), "held", SILENT),
+    "nobody-is-elected": (electing(state(None, 0, epoch=1)), "held", SILENT),
+    "who-leads-loses-a-follower": (electing(state(0, 0, epoch=1)), "held", SILENT),
+    "one-that-is-eligible-is-elected": (
+        electing(state(None, epoch=1, eligible=(2,)), state(2, 2, epoch=2)),
+        "held",
+        SILENT,
+    ),
+    "one-that-is-not-eligible-is-elected": (
+        electing(state(None, epoch=1, eligible=(1,)), state(2, 2, epoch=2)),
+        "anomalous",
+        {("protocol-violation", None, None)},
+    ),
+    "the-last-known-leader-is-elected-where-nobody-is-left-who-might-lead": (
+        electing(state(None, epoch=1, eligible=(0,)), state(None, epoch=2), state(0, 0, epoch=3)),
+        "held",
+        {("explained-violation", None, None)},
+    ),
+    "another-is-elected-where-nobody-is-left-who-might-lead": (
+        electing(state(None, epoch=1, eligible=(0,)), state(None, epoch=2), state(1, 1, epoch=3)),
+        "anomalous",
+        {("protocol-violation", None, None)},
+    ),
+    "the-last-known-leader-is-elected-where-another-might-lead": (
+        electing(state(None, epoch=1, eligible=(1,)), state(0, 0, epoch=2)),
+        "anomalous",
+        {("protocol-violation", None, None)},
+    ),
+    "one-outside-the-isr-is-elected-which-is-allowed": (
+        electing(state(2, 2, epoch=1), unclean="true"),
+        "held",
+        {("explained-violation", None, None)},
+    ),
+    "one-outside-the-isr-is-elected-and-nobody-knows-whether-it-is-allowed": (
+        electing(state(2, 2, epoch=1), unclean=None),
+        "held",
+        {("explained-violation", None, None)},
+    ),
+    "one-outside-the-isr-is-elected-as-somebody-wanted": (
+        electing(nemesis('{"elect": {"election": "unclean"}}'), state(2, 2, epoch=1)),
+        "held",
+        {("explained-violation", None, None)},
+    ),
+    "one-outside-the-isr-is-elected-and-another-election-was-wanted": (
+        electing(nemesis('{"elect": {"election": "preferred"}}'), state(2, 2, epoch=1)),
+        "anomalous",
+        {("protocol-violation", None, None)},
+    ),
+    "the-state-in-which-it-joined-may-have-been-missed": (
+        electing(state(0, 0, 1, version=1), state(2, 2, epoch=1, version=3)),
+        "held",
+        SILENT,
+    ),
+    "a-reassignment-ends-with-a-new-leader": (
+        electing(state(0, 0, replicas=(0, 2)), state(2, 2, epoch=1, replicas=(2,))),
+        "held",
+        SILENT,
+    ),
+    "after-an-unclean-election-records-are-missing": (
+        electing(
+            state(2, 2, epoch=1),
+            state(2, 2, 1, epoch=1),
+            asks=(asked(0, at=70, leader=2, epoch=1) | {"high_watermark": 1},),
+        ),
+        "anomalous",
+        {("protocol-violation", None, None), ("explained-violation", 0, None)},
+    ),
+    # protocol-violation: two leaders in one epoch
+    "two-lead-in-one-epoch": (
+        story(send("a", 0), final((0, "a")), rounds=[asked(1, at=30), asked(1, at=40, leader=2)]),
+        "anomalous",
+        {("protocol-violation", None, None)},
+    ),
+    "two-lead-one-after-the-other": (
+        story(
+            send("a", 0), final((0, "a")),
+            rounds=[asked(1, at=30), asked(1, at=40, leader=2, epoch=1)],
+        ),
+        "held",
+        SILENT,
+    ),
+    # protocol-violation: a marker ends what was written after it was sent
+    "a-late-marker-ends-a-later-write": (
+        talking(appended(10), marked(20, 50), appended(30, sequence=1)),
+        "anomalous",
+        {("protocol-violation", None, None)},
+    ),
+    "a-late-marker-ends-a-later-write-although-another-came-before": (
+        talking(appended(10), marked(20, 50), marked(22, 24), appended(30, sequence=1)),
+        "anomalous",
+        {("protocol-violation", None, None)},
+    ),
+    "a-marker-ends-what-was-written-before": (
+        talking(appended(10), appended(30, sequence=1), marked(40, 50)),
+        "held",
+        SILENT,
+    ),
+    "a-late-marker-comes-when-the-later-transaction-has-ended": (
+        talking(appended(10), marked(20, 50), appended(30, sequence=1), marked(40, 42)),
+        "held",
+        SILENT,
+    ),
+    "a-late-marker-comes-before-the-later-write": (
+        talking(appended(10), marked(20, 25), appended(30, sequence=1)),
+        "held",
+        SILENT,
+    ),
+    "a-late-marker-never-comes": (
+        talking(appended(10), marked(20), appended(30, sequence=1)),
+        "held",
+        SILENT,
+    ),
+    "a-late-marker-and-the-later-write-is-refused": (
+        talking(appended(10), marked(20, 50), appended(30, sequence=1, error=48)),
+        "held",
+        SILENT,
+    ),
+    "a-late-marker-and-nobody-answers-the-later-write": (
+        talking(appended(10), marked(20, 50), appended(30, sequence=1, error=None)),
+        "held",
+        SILENT,
+    ),
+    "a-late-marker-of-another-producer": (
+        talking(appended(10), marked(20, 50), appended(30, producer=8)),
+        "held",
+        SILENT,
+    ),
+    "a-late-marker-of-an-earlier-epoch": (
+        talking(appended(10), marked(20, 50), appended(30, epoch=1)),
+        "held",
+        SILENT,
+    ),
+    "a-late-marker-of-another-partition": (
+        talking(appended(10), marked(20, 50, partition=1), appended(30, sequence=1)),
+        "held",
+        SILENT,
+    ),
+    "a-late-marker-for-who-led-before": (
+        talking(appended(10), marked(20, 50), appended(30, sequence=1, leader=1)),
+        "held",
+        SILENT,
+    ),
+    "a-late-marker-and-a-later-write-without-a-transaction": (
+        talking(appended(10), marked(20, 50), appended(30, sequence=1, transactional=False)),
+        "held",
+        SILENT,
+    ),
+    "a-write-that-is-sent-again-was-sent-when-it-was-sent-first": (
+        talking(appended(10, error=None), marked(20, 50), appended(30)),
+        "held",
+        SILENT,
+    ),
+    "who-does-not-lead-refuses": (
+        story(
+            send("a", 0), final((0, "a")),
+            rounds=[asked(1, at=30), asked(1, at=40, leader=2) | {"error": 6}],
+        ),
+        "held",
+        SILENT,
     ),
     # high-watermark-regression
     "one-leader-takes-its-high-watermark-back": (

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.verdict import RunVerdict
-from neaptide.harness.checking import check_and_report, rows_of
+from neaptide.harness.checking.check import check_and_report, rows_of
 from neaptide.results.run import RUN_FILE
 from neaptide.results.verdicts import VERDICT_FILE
 from tests.checkers.histories import Op, Story, answered, final, held, send

@@ -16,8 +16,8 @@ import pytest
 
 from neaptide.checkers.pipeline.cluster_session import first_that_listens, master_session
 from neaptide.clusters.errors import UsageError
-from neaptide.harness.checking import check_spark
-from neaptide.harness.exits import Exit, status_of
+from neaptide.harness.checking.check import check_spark
+from neaptide.harness.terminal.exits import Exit, status_of
 from neaptide.results.errors import SparkUnreachableError
 from neaptide.results.verdicts import VERDICT_FILE
 from tests.checkers.histories import Story, final, poll, send

@@ -24,5 +24,6 @@ def test_the_lost_record_is_named(spark: SparkSession, tmp_path: Path) -> None:
         ("lost-write", 1, "m2"),
         ("committed-then-lost", 1, "m2"),
         ("high-watermark-regression-at-election", 1, None),
+        ("protocol-violation", 1, None),
     }
     assert found.evidence("committed-then-lost")["first_read_ns"] == 4_853_000_000

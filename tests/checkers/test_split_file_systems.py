@@ -19,7 +19,7 @@ import pytest
 from neaptide.checkers.histories.splits import splits
 from neaptide.checkers.pipeline.limits import NOT_SEEN
 from neaptide.checkers.pipeline.tables import TRAVELLING_ROWS
-from neaptide.harness.exits import Exit
+from neaptide.harness.terminal.exits import Exit
 from neaptide.results.schema import ANOMALIES
 from tests.checkers.histories import Story, final, poll, send
 from tests.harness.command import neaptide

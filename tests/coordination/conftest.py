@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from types import UnionType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from kazoo.client import KazooClient
@@ -62,35 +63,20 @@ def connect(zookeeper: KazooClient, zookeeper_port: int) -> str:
     return f"127.0.0.1:{zookeeper_port}{zookeeper.chroot}"
 
 
-class Participant:
+class Received(ABC):
     """A broker's side of the coordination: what it asks, and what it received and has not read."""
 
-    def __init__(
-        self, connect: str, broker_id: int, timeout_ms: int, unclean: bool = False
-    ) -> None:
+    def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
-        self.unread: list[CoordinationEvent] = []
+        self.unread: list[Any] = []
         self._news = asyncio.Event()
-        self.coordination = ZooKeeperCoordination(
-            connect,
-            timeout_ms,
-            BrokerRegistration(
-                broker_id,
-                (Endpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id),),
-                unclean_shutdown=unclean,
-            ),
-            self._receive,
-            asyncio.get_running_loop(),
-            clock=lambda: 1234,
-        )
 
-    def _receive(self, event: CoordinationEvent) -> None:
+    def receive(self, event: object) -> None:
         self.unread.append(event)
         self._news.set()
 
-    def ask(self, *requests: CoordinationRequest) -> None:
-        for request in requests:
-            self.coordination.execute(request)
+    @abstractmethod
+    def ask(self, *requests: CoordinationRequest) -> None: ...
 
     async def receives(
         self, kind: type[E] | UnionType, that: Callable[[E], bool] = lambda _: True
@@ -110,6 +96,31 @@ class Participant:
         elected = await self.receives(ControllerElected)
         self.ask(LoadCluster(elected.controller_epoch, gives_topic_ids))
         return await self.receives(ClusterLoaded)
+
+
+class Participant(Received):
+    """With ZooKeeper."""
+
+    def __init__(
+        self, connect: str, broker_id: int, timeout_ms: int, unclean: bool = False
+    ) -> None:
+        super().__init__(broker_id)
+        self.coordination = ZooKeeperCoordination(
+            connect,
+            timeout_ms,
+            BrokerRegistration(
+                broker_id,
+                (Endpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id),),
+                unclean_shutdown=unclean,
+            ),
+            self.receive,
+            asyncio.get_running_loop(),
+            clock=lambda: 1234,
+        )
+
+    def ask(self, *requests: CoordinationRequest) -> None:
+        for request in requests:
+            self.coordination.execute(request)
 
     def session(self) -> tuple[int, bytes]:
         identity: tuple[int, bytes] | None = self.coordination._client.kazoo.client_id

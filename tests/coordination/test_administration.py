@@ -14,30 +14,19 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     AssignmentWritten,
     ControllerChanged,
     DeletePreferredReplicaElection,
-    LeaderAndIsrChanged,
-    LeaderAndIsrRead,
     PartitionReassignmentFound,
     PreferredReplicaElectionFound,
-    ReadLeaderAndIsr,
-    ResignController,
     SetPartitionReassignment,
     TopicsChanged,
     WriteAssignment,
-    WriteLeaderAndIsr,
 )
 from neaptide.clusters.broker.replication.model import ReplicaAssignment, TopicPartition
-from tests.coordination.conftest import Participant, participant
-from tests.coordination.plays import T0, T1, TOPIC, created_topic, state, written
+from tests.coordination.conftest import participant
+from tests.coordination.plays import T0, T1, TOPIC, created_topic, is_idle
 
 pytestmark = pytest.mark.live
 ELECTION, REASSIGN = znodes.PREFERRED_REPLICA_ELECTION, znodes.REASSIGN_PARTITIONS
 MOVING = ReplicaAssignment((3, 1, 2), (3,), (2,))
-
-
-async def is_idle(broker: Participant) -> None:
-    """All that was asked before is done."""
-    broker.ask(ReadLeaderAndIsr((T1,)))
-    await broker.receives(LeaderAndIsrRead, lambda e: e.partitions == (T1,))
 
 
 def test_c5_an_election_is_reported_again_and_again(connect: str, zookeeper: KazooClient) -> None:
@@ -148,45 +137,6 @@ def test_c5_a_controller_of_an_earlier_epoch_writes_no_assignment_if_it_is_fence
             one.ask(WriteAssignment(gone, MOVING, 1, True, False))
             answer = await one.receives(AssignmentWritten, lambda e: e.partition == gone)
             assert answer.error is Error.UNKNOWN_TOPIC_OR_PARTITION
-
-    asyncio.run(play())
-
-
-def test_c5_the_next_change_of_a_state_that_is_watched_is_reported_once(connect: str) -> None:
-    async def play() -> None:
-        async with participant(connect, 1) as one, participant(connect, 2) as two:
-            await one.becomes_controller()
-            await created_topic(one)
-            first = await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
-            other = await written(one, WriteLeaderAndIsr(T1, state(1, 1), True))
-            one.ask(ReadLeaderAndIsr((T0,), True), ReadLeaderAndIsr((T1,)))
-            await one.receives(LeaderAndIsrRead, lambda e: e.partitions == (T1,))
-            second = await written(two, WriteLeaderAndIsr(T0, first, False))
-            await written(two, WriteLeaderAndIsr(T1, other, False))
-            assert (await one.receives(LeaderAndIsrChanged)).partitions == (T0,)
-            await written(two, WriteLeaderAndIsr(T0, second, False))
-            await is_idle(one)
-            assert not [e for e in one.unread if isinstance(e, LeaderAndIsrChanged)]
-
-    asyncio.run(play())
-
-
-def test_c5_a_late_read_of_who_was_the_controller_takes_no_watch_away(connect: str) -> None:
-    """Each session has its own watches, so its successor is notified all the same."""
-
-    async def play() -> None:
-        async with participant(connect, 1) as one, participant(connect, 2) as two:
-            await one.becomes_controller()
-            await created_topic(one)
-            first = await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
-            one.ask(ResignController())
-            await two.receives(ControllerChanged, lambda e: e.controller_id is None)
-            await two.becomes_controller()
-            for broker in (two, one):
-                broker.ask(ReadLeaderAndIsr((T0,), True))
-                await broker.receives(LeaderAndIsrRead)
-            await written(one, WriteLeaderAndIsr(T0, first, False))
-            assert (await two.receives(LeaderAndIsrChanged)).partitions == (T0,)
 
     asyncio.run(play())
 

@@ -15,58 +15,17 @@ from neaptide.clusters.broker.coordination.session import Term
 from neaptide.clusters.broker.coordination.writes import StateWriter
 from neaptide.clusters.broker.replication.interface.coordination_service import (
     ControllerChanged,
-    CreateTopic,
     LeaderAndIsrConflict,
-    LeaderAndIsrRead,
     LeaderAndIsrWritten,
-    ReadLeaderAndIsr,
     WriteLeaderAndIsr,
 )
-from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
 from neaptide.clusters.session_expiry import expire_broker
 from tests.coordination.conftest import participant
-from tests.coordination.plays import T0, T1, created_topic, state, written
+from tests.coordination.plays import T0, created_topic, state, written
 
 pytestmark = pytest.mark.live
 
 # --- conditional writes -------------------------------------------------------------------------
-
-
-def test_i6_a_write_with_a_stale_version_conflicts_and_changes_nothing(connect: str) -> None:
-    async def play() -> None:
-        async with participant(connect, 1) as one:
-            await one.becomes_controller()
-            await created_topic(one)
-            first = await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
-            assert first.version == 0
-            again = await written(one, WriteLeaderAndIsr(T0, state(2, 1, 0, 1), False))
-            assert (again.leader, again.version) == (2, 1)
-            one.ask(WriteLeaderAndIsr(T0, state(1, 1, 0, 9), False))
-            conflict = await one.receives(LeaderAndIsrConflict)
-            assert conflict == LeaderAndIsrConflict(T0, state(1, 1, 0, 9), False)
-            one.ask(WriteLeaderAndIsr(T0, state(1, 1), True))  # to be created, and is there
-            await one.receives(LeaderAndIsrConflict)
-            one.ask(ReadLeaderAndIsr((T0, T1)))
-            read = await one.receives(LeaderAndIsrRead)
-            assert read.states == {T0: again}
-
-    asyncio.run(play())
-
-
-def test_many_writes_are_answered_each_in_their_order(connect: str) -> None:
-    async def play() -> None:
-        async with participant(connect, 1) as one:
-            await one.becomes_controller()
-            many = {number: (1, 2) for number in range(40)}
-            one.ask(CreateTopic(1, "many", TopicConfiguration(many)))
-            partitions = [TopicPartition("many", number) for number in many]
-            one.ask(*(WriteLeaderAndIsr(p, state(1, 1), True) for p in partitions))
-            for partition in partitions:
-                assert (await one.receives(LeaderAndIsrWritten)).partition == partition
-            one.ask(ReadLeaderAndIsr(tuple(partitions)))
-            assert len((await one.receives(LeaderAndIsrRead)).states) == 40
-
-    asyncio.run(play())
 
 
 @pytest.mark.parametrize("fence", [True, False])

@@ -25,7 +25,7 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
 )
 from neaptide.clusters.session_expiry import expire_broker
 from tests.coordination.conftest import Participant, participant
-from tests.coordination.plays import T0, T1, TOPIC, created_topic, state, written
+from tests.coordination.plays import T0, T1, TOPIC, state
 
 pytestmark = pytest.mark.live
 
@@ -54,23 +54,6 @@ def test_e7_only_the_first_session_of_a_process_owns_up_to_an_unclean_shutdown(
                 lambda e: 1 in e.brokers and e.brokers[1] != loaded.brokers[1],
             )
             assert not changed.brokers[1].unclean_shutdown
-
-    asyncio.run(play())
-
-
-def test_e7_a_state_that_was_read_says_whether_it_is_older_than_a_registration(
-    connect: str, zookeeper: KazooClient
-) -> None:
-    async def play() -> None:
-        async with participant(connect, 1) as one:
-            await created_topic(one)
-            loaded = await one.becomes_controller()
-            await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
-            one.ask(ReadLeaderAndIsr((T0,)))
-            read = (await one.receives(LeaderAndIsrRead)).states[T0]
-            async with participant(connect, 2):
-                changed = await one.receives(BrokersChanged, lambda e: 2 in e.brokers)
-                assert loaded.brokers[1].epoch < read.written_at < changed.brokers[2].epoch
 
     asyncio.run(play())
 

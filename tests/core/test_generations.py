@@ -514,8 +514,8 @@ def test_e6_librdkafka_believes_epochs_from_2_8_on() -> None:
 # --- A7: 4.0 -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("generation", "leaves"), [("2.1", True), ("4.0", False)])
-def test_a7_on_4_0_a_follower_at_the_leaders_end_is_in_sync_whatever_the_time(
+@pytest.mark.parametrize(("generation", "leaves"), [("2.0", True), ("2.1", False), ("4.0", False)])
+def test_a7_from_2_1_on_a_follower_at_the_leaders_end_is_in_sync_whatever_the_time(
     generation: str, leaves: bool
 ) -> None:
     leader = given.leading(generation, isr=(A, B), records=3)

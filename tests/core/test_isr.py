@@ -304,6 +304,19 @@ def test_i9_too_small_an_isr_refuses_acks_all_before_the_append() -> None:
     assert given.did(step(leader, given.produce(acks=1), NOW), effects.AppendToLog)
 
 
+@pytest.mark.parametrize(
+    ("generation", "error"), [("2.8", Error.NOT_ENOUGH_REPLICAS), ("4.0", Error.NONE)]
+)
+def test_i9_min_insync_replicas_counts_no_more_replicas_than_there_are(
+    generation: str, error: Error
+) -> None:
+    """KAFKA-15583: from 3.7 on."""
+    leader = given.broker(generation)
+    step(leader, given.leader_and_isr(A, 0, (A,), replicas=(A,), min_insync_replicas=2), NOW)
+    (answer,) = given.did(step(leader, given.produce(), NOW), effects.RespondProduce)
+    assert answer.results[0].error is error
+
+
 def test_i9_an_isr_that_shrank_after_the_append_gives_error_20_and_the_record_stays() -> None:
     leader = given.leading(isr=(A, B), min_insync_replicas=2)
     step(leader, given.produce(), NOW)

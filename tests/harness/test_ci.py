@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from neaptide.harness import ci
+from neaptide.harness.terminal import ci
 from neaptide.harness.testing.findings import Judged, failure_text
 from neaptide.results.report import mermaid_of
 from neaptide.results.report.mermaid import MOMENTS_MAX, sequence_diagram

@@ -13,15 +13,17 @@ import typer
 from typer.testing import CliRunner
 
 from neaptide.clusters.errors import UsageError
-from neaptide.harness import cli, cli_search, cli_sweep
-from neaptide.harness.configuration import (
+from neaptide.harness.cli import explore as cli_search
+from neaptide.harness.cli import main as cli
+from neaptide.harness.cli import sweep as cli_sweep
+from neaptide.harness.scenarios.systems import DEFAULT_SYSTEM
+from neaptide.harness.search.explore import Asked
+from neaptide.harness.terminal.configuration import (
     defaults_of,
     find_file,
     of_pytest,
     set_directories,
 )
-from neaptide.harness.explore import Asked
-from neaptide.harness.options import DEFAULT_SYSTEM
 
 PROGRAM: Any = typer.main.get_command(cli.app)
 
@@ -253,6 +255,7 @@ def test_a_duration_is_written_in_one_way(
     assert explored("explore", "swarm")[1].time_s == seconds
 
 
+@pytest.mark.live
 def test_a_wrong_value_that_nobody_typed_is_named_with_its_file(tmp_path: Path) -> None:
     (tmp_path / "neaptide.toml").write_text('[run]\ntime = "soon"')
     done = subprocess.run(

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from neaptide import harness
 from neaptide.clusters.errors import UsageError
-from neaptide.harness import cli_search
-from neaptide.harness.cli import app
-from neaptide.harness.explore import Asked, search_of
+from neaptide.harness.cli import explore as cli_search
+from neaptide.harness.cli.main import app
+from neaptide.harness.search.explore import Asked, search_of
 from neaptide.nemesis.scenario import load_scenario
 from neaptide.nemesis.search.command import command_of
 from neaptide.nemesis.search.deliveries import Counts

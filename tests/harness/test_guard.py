@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from neaptide.harness.guard import IncidentError, guarded
-from neaptide.results.run import Incident
+from neaptide.harness.live.guard import guarded
+from neaptide.results.run import Incident, IncidentError
 
 DEAD = Incident("process", "The gate is dead.")
 

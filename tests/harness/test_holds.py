@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from neaptide.harness.holds import Holds
+from neaptide.harness.live.holds import Holds
 
 A, B, C = 0, 1, 2
 MISSED = "the hold of h did not last: 0 closed the connection"

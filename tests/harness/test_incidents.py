@@ -21,12 +21,12 @@ from neaptide.clusters.hosts import zookeeper
 from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE
 from neaptide.clusters.observer_zookeeper import ZooKeeperObserver
 from neaptide.clusters.producer import ProducerOptions
-from neaptide.harness.account import Account
-from neaptide.harness.exits import Exit, status_of
-from neaptide.harness.random_asked import RandomRun
-from neaptide.harness.random_run import run_random
-from neaptide.harness.stage import Stage
-from neaptide.harness.systems import parse_systems
+from neaptide.harness.live.account import Account
+from neaptide.harness.live.stage import Stage
+from neaptide.harness.play.random_asked import RandomRun
+from neaptide.harness.play.random_run import run_random
+from neaptide.harness.scenarios.systems import parse_systems
+from neaptide.harness.terminal.exits import Exit, status_of
 from neaptide.results.errors import StoreError
 from neaptide.results.run import Incident, Run, Written, read_run
 from neaptide.results.tables import hidden_name, table_files

@@ -158,7 +158,7 @@ def test_sigterm_ends_what_a_shell_has_started_in_the_background(tmp_path: Path)
     """A shell gives it an ignored SIGINT."""
     script = (
         "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN);"
-        " from neaptide.harness.cli import main; main()"
+        " from neaptide.harness.cli.main import main; main()"
     )
     search = ("explore", "--system", "neaptide:2.1", "--time", "600", "--workers", "1")
     process = subprocess.Popen(

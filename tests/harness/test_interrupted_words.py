@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from neaptide.harness import interrupted
-from neaptide.harness.run_record import new_run
-from neaptide.harness.systems import parse_systems
+from neaptide.harness.play.run_record import new_run
+from neaptide.harness.scenarios.systems import parse_systems
+from neaptide.harness.terminal import interrupted
 from neaptide.results.run import Status
 from neaptide.results.store import create_run, write_run
 from neaptide.results.verdicts import VERDICT_FILE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from neaptide.harness.left_behind import end_run, remove_scratch
+from neaptide.harness.live.left_behind import end_run, remove_scratch
 from neaptide.results.run import Assigned, Status, read_run
 from neaptide.results.store import write_run
 from tests.results.one_run import RUN

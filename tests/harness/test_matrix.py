@@ -12,11 +12,11 @@ import pytest
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import parse_place
-from neaptide.harness.catalog import documented
-from neaptide.harness.matrix import finished_runs, scenario_runs
-from neaptide.harness.play import play
-from neaptide.harness.repro import cells, not_served
-from neaptide.harness.systems import parse_systems
+from neaptide.harness.comparing.matrix import finished_runs, scenario_runs
+from neaptide.harness.comparing.repro import cells, not_served
+from neaptide.harness.play.scenario import play
+from neaptide.harness.scenarios.catalog import documented
+from neaptide.harness.scenarios.systems import parse_systems
 from neaptide.results.outcomes import RULES_VERSION
 from neaptide.results.run import read_run
 from neaptide.results.store import write_json, write_run

@@ -12,10 +12,11 @@ import pytest
 
 from neaptide.clusters.errors import RefusedError
 from neaptide.clusters.kafka.members import RefusedChangeError, Replicas
-from neaptide.harness import members
-from neaptide.harness.members import MembersNemesis, Undo
-from neaptide.harness.systems import parse_system
-from neaptide.nemesis.drawn.members import Action, MembersFault
+from neaptide.harness.live import members
+from neaptide.harness.live.members import MembersNemesis, without
+from neaptide.harness.play.timed_target import TimedTarget, Undo
+from neaptide.harness.scenarios.systems import parse_system
+from neaptide.nemesis import steps
 from neaptide.nemesis.player import MissedError
 
 BEGAN = {0: (0, 1, 2), 1: (1, 2, 0)}
@@ -61,7 +62,21 @@ class Changed(MembersNemesis):
 
 
 async def _reassigned(nemesis: Changed) -> None:
-    await nemesis.begin(MembersFault("reassign", (1, 0, 2), partition=0))
+    await nemesis.reassign(0, (0, 2))
+
+
+def test_where_all_have_a_replica_there_is_one_less() -> None:
+    assert without(1, BEGAN, (0, 1, 2)) == {0: (0, 2), 1: (2, 0)}
+
+
+def test_who_has_none_gets_the_place_of_who_gives_it_away() -> None:
+    assert without(1, BEGAN, (3, 0, 1, 2)) == {0: (0, 3, 2), 1: (3, 2, 0)}
+
+
+def test_only_what_changes_is_asked_for_and_nothing_is_left_without_a_replica() -> None:
+    assert without(3, BEGAN, (0, 1, 2, 3)) == {}
+    assert without(0, {0: (0,)}, (0,)) == {}
+    assert without(0, {0: (0,), 1: (1,)}, (0, 1)) == {0: (1,)}
 
 
 def test_what_was_not_undone_is_restored_even_if_it_is_refused_at_first() -> None:
@@ -134,27 +149,30 @@ class Voters:
             raise RefusedError("the quorum does not change its voters: nobody answers")
 
 
-def begun(voters: Voters, action: Action, first: int = 0) -> tuple[MembersNemesis, list[Undo]]:
-    nemesis = MembersNemesis(cast(Any, voters), cast(Any, voters))
-    fault = MembersFault(action, (first, 3, 4))
-    return nemesis, asyncio.run(nemesis.begin(fault))
+STANDBY, ACTIVE = steps.RemoveVoter("standby"), steps.RemoveVoter(steps.ActiveController())
+
+
+def begun(voters: Voters, step: steps.Step = STANDBY) -> tuple[MembersNemesis, list[Undo]]:
+    stand_in = cast(Any, voters)
+    nemesis = MembersNemesis(stand_in, stand_in)
+    target = TimedTarget(stand_in, stand_in, nemesis, {}, stand_in)
+    return nemesis, asyncio.run(target.begin(step, 1.0))
 
 
 def test_a_voter_that_is_not_active_leaves_and_comes_back() -> None:
-    for first, gone in ((0, 101), (1, 102), (2, 101)):
-        voters = Voters(100, 101, 102)
-        _, [undo] = begun(voters, "voter", first)
-        assert voters.voters == voters.all - {gone}
-        assert voters.controller == 100
-        assert asyncio.run(_awaited(undo)) is None
-        assert voters.voters == voters.all
+    voters = Voters(100, 101, 102)
+    _, [undo] = begun(voters)
+    assert voters.voters == {100, 102}
+    assert voters.controller == 100
+    asyncio.run(_awaited(undo))
+    assert voters.voters == voters.all
 
 
 def test_in_kraft_the_controller_moves_as_the_active_one_leaves() -> None:
     voters = Voters(100, 101, 102)
-    _, [undo] = begun(voters, "controller")
+    _, [undo] = begun(voters, ACTIVE)
     assert (set(voters.voters), voters.controller) == ({101, 102}, 101)
-    assert asyncio.run(_awaited(undo)) is None
+    asyncio.run(_awaited(undo))
     assert voters.voters == voters.all
 
 
@@ -163,9 +181,10 @@ def test_who_did_not_come_back_does_at_the_end_or_the_run_is_unknown(
     refuses: int, is_back: bool
 ) -> None:
     voters = Voters(100, 101, 102)
-    nemesis, [undo] = begun(voters, "voter")
+    nemesis, [undo] = begun(voters)
     voters.refuses = refuses
-    assert "nobody answers" in str(asyncio.run(_awaited(undo)))
+    with pytest.raises(MissedError, match="nobody answers"):
+        asyncio.run(_awaited(undo))
     assert list(asyncio.run(nemesis.restore_voters())) == [101]  # before the next phase
     assert voters.problems == []
     asyncio.run(nemesis.restore())
@@ -185,7 +204,7 @@ def test_who_did_not_come_back_does_at_the_end_or_the_run_is_unknown(
 def test_a_voter_that_cannot_leave_is_a_miss(voters: Voters, says: str) -> None:
     """The twins are above."""
     with pytest.raises(MissedError, match=says):
-        begun(voters, "voter")
+        begun(voters)
     assert voters.voters == voters.all
 
 
@@ -194,7 +213,7 @@ def test_a_quorum_that_refuses_is_a_miss_and_is_asked_again_only_if_a_voter_is_g
     voters.refuses = 1
     nemesis = MembersNemesis(cast(Any, voters), cast(Any, voters))
     with pytest.raises(MissedError, match="nobody answers"):
-        asyncio.run(nemesis.begin(MembersFault("voter", (0, 1, 2))))
+        asyncio.run(nemesis.leave_quorum(101))
     voters.refuses = 1
     asyncio.run(nemesis.restore())
     assert (voters.refuses, voters.problems) == (1, [])
@@ -204,8 +223,8 @@ def test_a_quorum_that_refuses_is_a_miss_and_is_asked_again_only_if_a_voter_is_g
     assert voters.voters == voters.all
 
 
-async def _awaited(undo: Undo) -> str | None:
-    return await undo()
+async def _awaited(undo: Undo) -> None:
+    await undo()
 
 
 # --- our own broker ------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neaptide.harness.observed import level_end
+from neaptide.harness.live.observed import level_end
 from neaptide.nemesis.gate.client import FetchPosition
 
 A, B, C = 0, 1, 2

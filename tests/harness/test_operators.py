@@ -11,9 +11,9 @@ import pytest
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.kafka.members import OwnMembers, RefusedChangeError, ZooKeeperMembers
-from neaptide.harness import members
-from neaptide.harness.members import MembersNemesis
-from neaptide.harness.systems import check_zookeeper, parse_system
+from neaptide.harness.live import members
+from neaptide.harness.live.members import MembersNemesis
+from neaptide.harness.scenarios.systems import check_zookeeper, parse_system
 from tests.harness.command import neaptide
 from tests.proof import proof_but
 from tests.simulation.searches import SCENARIO
@@ -27,6 +27,54 @@ def test_a_partition_a_leader_and_the_controller_move(system: str, tmp_path: Pat
     file.write_text(SCENARIO, encoding="utf-8")
     done, verdict = neaptide(tmp_path, "run", str(file), "--system", system, "--json")
     assert (verdict["outcome"], verdict["reasons"]) == ("held", []), done.stderr
+
+
+DELETING = """
+title   = "Records that were deleted on purpose are not lost"
+source  = ["KIP-107"]
+teaches = "durability"
+
+[cluster]
+brokers = ["A", "B", "C"]
+topics.t = { assignment = [["C", "B", "A"]], settings = { "min.insync.replicas" = 2 } }
+
+[[step]]
+produce = { record = "m1", acks = "all" }
+until   = "acked(m1)"
+
+[[step]]
+produce = { record = "m2", acks = "all" }
+until   = "acked(m2) and level"
+
+[[step]]
+delete_records = { before = 1 }
+
+[[step]]
+kill  = { broker = "C", in_flight = "discarded" }
+until = "leader is B"
+
+[expect]
+held = ["kafka:0.11+"]
+"""
+
+
+@pytest.mark.live
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("system", "outcome", "why"),
+    [
+        ("kafka:3.9.1", "held", ""),
+        ("neaptide:4.0", "unknown", "no records were deleted"),  # it has no such API
+    ],
+)
+def test_records_are_deleted_on_purpose(
+    system: str, outcome: str, why: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "deletes.toml"
+    file.write_text(DELETING, encoding="utf-8")
+    done, verdict = neaptide(tmp_path, "run", str(file), "--system", system, "--json")
+    assert verdict["outcome"] == outcome, done.stderr
+    assert why in " ".join(verdict["reasons"])
 
 
 @pytest.mark.parametrize("system", ["kafka:3.9.1-kraft", "kafka:4.1.0", "kafka:4.1.0-combined"])

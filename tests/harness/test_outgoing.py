@@ -15,7 +15,8 @@ COMMAND = f"{sys.executable} -m neaptide.harness.cli"
 # Prints much, and ends with a verdict's status.
 PRINTS = """
 import sys, typer
-from neaptide.harness import cli, output
+from neaptide.harness.cli import main as cli
+from neaptide.harness.terminal import output
 @cli.app.command()
 def much(status: int) -> None:
     for number in range(2_000):

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from neaptide.harness import output
+from neaptide.harness.terminal import output
 
 WHILE_SPARK_STARTS = """
 import os
-from neaptide.harness import output
+from neaptide.harness.terminal import output
 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 output.err.print("neaptide: one sentence")
 """

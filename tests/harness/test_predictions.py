@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neaptide.harness.predictions import confirmed_sights, unseen_sights
+from neaptide.harness.scenarios.predictions import confirmed_sights, unseen_sights
 from neaptide.nemesis.scenario import parse_scenario
 from tests.nemesis.seen import Seen
 

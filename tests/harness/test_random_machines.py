@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,20 +26,20 @@ from neaptide.clusters.disks.damage import damage
 from neaptide.clusters.disks.replica_reader import read_entries
 from neaptide.clusters.errors import HostError, MissingPartError, UsageError
 from neaptide.clusters.hosts import faketime
-from neaptide.clusters.hosts.io_faults import IoFault
 from neaptide.clusters.hosts.place import parse_place
-from neaptide.harness.machine_nemesis import MachineNemesis, survives_without
-from neaptide.harness.random_asked import RandomRun, check_faults, parse_nemesis
-from neaptide.harness.random_run import run_random
-from neaptide.harness.systems import parse_systems
-from neaptide.nemesis.drawn.machines import CallsFault, ClockFault, DamageFault
-from neaptide.nemesis.drawn.targets import Target
+from neaptide.harness.play.random_asked import RandomRun, check_faults, parse_nemesis
+from neaptide.harness.play.random_run import run_random
+from neaptide.harness.play.timed_target import NOBODY, TimedTarget, survives_without
+from neaptide.harness.scenarios import saved_schedule
+from neaptide.harness.scenarios.systems import parse_systems
+from neaptide.nemesis import steps
+from neaptide.nemesis.acts import Act
 from neaptide.nemesis.player import MissedError
-from neaptide.results.run import Run, read_run
+from neaptide.results.run import Run, named_brokers, read_run
 from tests.storage.batches import batch, with_headers
 
 OWN, KAFKA = parse_systems(["neaptide:2.1", "kafka:3.9.1"])
-ONE = Target("one", (2, 0, 1))
+IDS = named_brokers((0, 1, 2))
 
 
 # --- what is refused, and what `all` leaves out ---------------------------------------------------
@@ -111,7 +112,7 @@ class Clocks:
     """A stage of which only the clocks are there, in the file that a process looks up."""
 
     def __init__(self, directory: Path) -> None:
-        self.spec = SimpleNamespace(brokers=(0, 1, 2))
+        self.spec = SimpleNamespace(brokers=(0, 1, 2), topic=None)
         self.directory = directory
         self.set: list[tuple[int, int]] = []
 
@@ -120,8 +121,8 @@ class Clocks:
         faketime.write_clock(self.directory, ahead_ms)
 
 
-def machines(stand_in: Any) -> MachineNemesis:
-    return MachineNemesis(stand_in, stand_in, lambda target: target.brokers[:1])
+def machines(stand_in: Any) -> TimedTarget:
+    return TimedTarget(stand_in, stand_in, stand_in, IDS, stand_in, seed=5)
 
 
 @pytest.mark.slow
@@ -132,7 +133,7 @@ def test_a_process_sees_the_clock_move_and_come_back(tmp_path: Path) -> None:
     faketime.write_clock(tmp_path, 0)
     library = str(faketime.find_library())
     env = {**os.environ, **faketime.environment(library, str(tmp_path / faketime.CLOCK_FILE))}
-    fault = ClockFault("strobe", ONE, ((0.0, 3_600_000), (2.5, -1_800_000), (3600.0, 1)))
+    target = machines(clocks)
 
     async def story() -> None:
         with subprocess.Popen(
@@ -150,10 +151,13 @@ def test_a_process_sees_the_clock_move_and_come_back(tmp_path: Path) -> None:
 
                 async with asyncio.timeout(60):
                     await until_ahead_s(-5, 5)
-                    [undo] = await machines(clocks).begin(fault)
+                    [undo] = await target.begin(steps.SetClock("C", 3_600_000), 1.0)
                     await until_ahead_s(3_500, 3_700)
+                    [again] = await target.begin(steps.SetClock("C", -1_800_000), 1.0)
                     await until_ahead_s(-1_900, -1_700)
-                    assert await undo() is None
+                    assert target.is_set_back(2)
+                    await again()
+                    await undo()
                     await until_ahead_s(-5, 5)
             finally:
                 process.kill()
@@ -162,10 +166,11 @@ def test_a_process_sees_the_clock_move_and_come_back(tmp_path: Path) -> None:
     assert clocks.set == [(2, 3_600_000), (2, -1_800_000), (2, 0)]
 
 
-def test_the_clock_of_a_controller_that_is_no_broker_is_left_alone(tmp_path: Path) -> None:
+def test_the_clock_of_who_is_no_broker_is_left_alone(tmp_path: Path) -> None:
     clocks = Clocks(tmp_path)
-    fault = ClockFault("jump", Target("one", (100,)), ((0.0, 1_000),))
-    assert asyncio.run(machines(clocks).begin(fault)) == []
+    clocks.spec.brokers = (0, 1)
+    with pytest.raises(MissedError, match=NOBODY):
+        asyncio.run(machines(clocks).begin(steps.SetClock("C", 1_000), 1.0))
     assert clocks.set == []
 
 
@@ -243,19 +248,23 @@ class Disks:
         return self.met
 
 
-def played(disks: Disks, fault: Any) -> str | None:
+def played(disks: Disks, step: steps.Step) -> str | None:
     """Why it missed, at the end."""
 
     async def play() -> str | None:
-        undo = await machines(disks).begin(fault)
-        return next(iter([await one() for one in undo]), "nobody")
+        [undo] = await machines(disks).begin(step, 1.0)
+        try:
+            await undo()
+        except MissedError as missed:
+            return str(missed)
+        return None
 
     return asyncio.run(play())
 
 
-TORN = DamageFault(ONE, "torn-tail", "segment", 0, seed=5)
-FAILS = CallsFault(ONE, IoFault("write", "EIO"), "segment", 0)
-SLOW = CallsFault(ONE, IoFault("write", None, 100), "segment", 0)
+TORN = steps.Damage("C", "torn-tail")
+FAILS = steps.Inject("C", "write", "EIO")
+SLOW = steps.Inject("C", "write", delay_ms=100)
 
 
 def test_a_broker_is_killed_damaged_and_started_again() -> None:
@@ -273,8 +282,7 @@ def test_a_broker_that_may_lead_is_started_again_as_it_was() -> None:
 
 
 def test_who_has_no_replica_of_it_is_left_alone() -> None:
-    calls = CallsFault(ONE, FAILS.fault, "segment", 1)
-    for fault in (DamageFault(ONE, "torn-tail", "segment", 1, 5), calls):
+    for fault in (replace(TORN, partition=1), replace(FAILS, partition=1)):
         disks = Disks(isr=(0, 1))
         with pytest.raises(MissedError, match="broker 2 has no replica of partition 1"):
             played(disks, fault)
@@ -300,7 +308,7 @@ def test_a_broker_that_may_not_be_traced_is_a_miss_and_watched_again() -> None:
     ],
 )
 def test_who_has_met_an_error_is_started_again_and_nobody_else(
-    fault: CallsFault, met: int, lives: bool, after: list[str], why: str | None
+    fault: steps.Inject, met: int, lives: bool, after: list[str], why: str | None
 ) -> None:
     disks = Disks(isr=(0, 1), met=met, lives=lives)
     assert played(disks, fault) == why
@@ -330,44 +338,32 @@ def test_a_flipped_record_bit_is_always_found_and_cut_off(tmp_path: Path, seed: 
 
 # --- live: all of it, on a cluster of our own ----------------------------------------------------
 
-LEADER = {"target": "leader", "brokers": [0, 1, 2], "partition": 0}
+LEADER = {"broker": "leader(0)"}
 FAULTS: list[dict[str, Any]] = [
     {
-        "kind": "slow",
-        "broker": 0,
-        "purpose": "client",
-        "type": "latency",
-        "stream": "downstream",
-        "attributes": {"latency_ms": 200, "jitter_ms": 0},
+        "toxic": {
+            "broker": "A",
+            "purpose": "client",
+            "stream": "downstream",
+            "type": "latency",
+            "latency_ms": 200,
+        }
     },
-    {"kind": "clock", "shape": "jump", **LEADER, "moves": [[0.0, 600_000]]},
-    {
-        "kind": "disk",
-        **LEADER,
-        "call": "write",
-        "error": "EIO",
-        "delay_ms": 0,
-        "nth": 2,
-        "file": "segment",
-        "of_partition": 0,
-    },
-    {
-        "kind": "disk",
-        **LEADER,
-        "damage": "flipped-record-bit",
-        "file": "segment",
-        "of_partition": 0,
-        "seed": 7,
-    },
+    {"set_clock": {**LEADER, "ahead_ms": 600_000}},
+    {"inject": {**LEADER, "call": "write", "error": "EIO", "nth": 2}},
+    {"damage": {**LEADER, "kind": "flipped-record-bit"}},
 ]
 
 
 def ran(monkeypatch: pytest.MonkeyPatch, directory: Path) -> tuple[Path, Run]:
     monkeypatch.setenv("NEAPTIDE_RUNS", str(directory / "runs"))
     monkeypatch.setenv("NEAPTIDE_STATE", str(directory / "state"))
-    phases = [{"at_s": 0.5, "faults": [{"after_s": 0, "lasts_s": 3, **fault}]} for fault in FAULTS]
-    (directory / "schedule.json").write_text(json.dumps(phases), encoding="utf-8")
-    saved = directory / "schedule.json"
+    acts = tuple(Act(0.5 + 6 * n, 3.0, (step,)) for n, step in enumerate(FAULTS))
+    topic = "t", [["A", "B", "C"]]
+    command = "neaptide run append --system neaptide:2.1"
+    saved = directory / "schedule.toml"
+    document = saved_schedule.document_of("each", command, tuple("ABC"), topic, acts)
+    saved_schedule.save(document, saved)
     one = RandomRun("append", OWN, (), 40, 300, seed=1, partitions=1, saved=saved)
     run = asyncio.run(run_random(check_faults(one), lambda *_: None))
     return run, read_run(run)

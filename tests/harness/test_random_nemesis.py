@@ -11,28 +11,24 @@ from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
+from typer.testing import CliRunner
 
 from neaptide.clusters.errors import UsageError
-from neaptide.harness.random_asked import RandomRun, check_faults, parse_nemesis
-from neaptide.harness.random_nemesis import RandomNemesis
-from neaptide.harness.random_run import run_random
-from neaptide.harness.stage import Stage
-from neaptide.harness.systems import parse_systems
-from neaptide.nemesis.drawn.faults import (
-    ClientFault,
-    CutFault,
-    DownFault,
-    KillFault,
-    PartitionFault,
-)
-from neaptide.nemesis.drawn.machines import ClockFault
-from neaptide.nemesis.drawn.schedule import Phase, Schedule, TimedFault
-from neaptide.nemesis.drawn.targets import Target
+from neaptide.harness.cli import main as cli
+from neaptide.harness.live.stage import Stage
+from neaptide.harness.play.random_asked import RandomRun, check_faults, parse_nemesis
+from neaptide.harness.play.random_nemesis import RandomNemesis
+from neaptide.harness.play.random_run import run_random
+from neaptide.harness.play.scenario import play
+from neaptide.harness.scenarios import saved_schedule
+from neaptide.harness.scenarios.systems import parse_systems
+from neaptide.nemesis.acts import Act
 from neaptide.nemesis.gate.client import FetchPosition
-from neaptide.results.run import Run, read_run
+from neaptide.nemesis.search.play import is_simulated
+from neaptide.results.run import Run, named_brokers, read_run
 
 OWN, KAFKA, COMBINED = parse_systems(["neaptide:2.1", "kafka:3.9.1", "kafka:4.1.0-combined"])
-ALL = Target("all", (0, 1, 2))
+IDS = named_brokers((0, 1, 2))
 
 
 class Cluster:
@@ -45,12 +41,13 @@ class Cluster:
         self.down: set[int] = set()
         self.paused: set[int] = set()
         self.noted: list[Any] = []
-        self.cluster = SimpleNamespace(is_up=lambda node: node not in self.down)
+        self.cluster = SimpleNamespace(is_up=lambda node: node not in self.down, quorum={})
         self.observer = SimpleNamespace(controller=None, registered={0, 1, 2})
         self.deaf: set[int] = set()
         self.gave_up: set[int] = set()
         self.lets_give_up = False
         self.isr: tuple[int, ...] = (1, 2)
+        self.leader: int | None = 1
         self.positions: dict[tuple[int, str, int], FetchPosition] = {}
         self.gate = SimpleNamespace(positions={})  # rounds are not watched yet
         self.recorder = SimpleNamespace(now_ns=lambda: 0)
@@ -71,7 +68,7 @@ class Cluster:
         return node not in self.deaf
 
     def view(self, _: int, topic: str | None = None) -> Any:
-        return SimpleNamespace(leader=1, leader_epoch=4, isr=self.isr)
+        return SimpleNamespace(leader=self.leader, leader_epoch=4, isr=self.isr)
 
     async def until(self, condition: Callable[[], bool], within_s: float, what: str) -> None:
         if not condition():
@@ -83,9 +80,9 @@ class Cluster:
     def note_nemesis(self, value: Any, _: int) -> None:
         self.noted.append(value)
 
-    async def kill(self, in_flight: str, node: int) -> None:
-        self.done.append(("kill", node, in_flight))
-        self.down.add(node)
+    async def kill(self, in_flight: str, *nodes: int) -> None:
+        self.done += [("kill", node, in_flight) for node in nodes]
+        self.down.update(nodes)
 
     async def stop(self, node: int) -> None:
         self.done.append(("stop", node))
@@ -119,30 +116,37 @@ class Cluster:
         self.done.append(("heal", source, destination))
 
 
-def played(cluster: Cluster, *phases: Phase, stop: bool = False) -> RandomNemesis:
+def played(cluster: Cluster, *schedule: Act, stop: bool = False) -> RandomNemesis:
     stand_in = cast(Any, cluster)
-    nemesis = RandomNemesis(stand_in, stand_in, phases, stand_in)
+    nemesis = RandomNemesis(stand_in, stand_in, schedule, stand_in, IDS)
 
     async def play() -> None:
         if stop:
             nemesis.stopping.set()
         await nemesis.play(0.05)
 
-    # A phase that comes too late on a busy machine is left out; here none comes too late.
-    with patch("neaptide.harness.random_nemesis.time", SimpleNamespace(monotonic=lambda: 0.0)):
+    # An act that comes too late on a busy machine is left out; here none comes too late.
+    with patch("neaptide.harness.play.random_nemesis.time", SimpleNamespace(monotonic=lambda: 0.0)):
         asyncio.run(play())
     return nemesis
 
 
-def phase(*faults: Any) -> Phase:
-    """Each fault begins after the one before it, and they end in the same order."""
-    timed = tuple(TimedFault(0.001 * n, 0.02, fault) for n, fault in enumerate(faults))
-    return Phase(0.0, timed)
+def acts(*steps: dict[str, Any]) -> tuple[Act, ...]:
+    """Each begins after the one before it, and they end in the same order."""
+    return tuple(Act(0.001 * n, 0.02 + 0.001 * n, (step,)) for n, step in enumerate(steps))
+
+
+def killed(whom: dict[str, Any], in_flight: str = "discarded") -> dict[str, Any]:
+    return {"kill": {**whom, "in_flight": in_flight}}
+
+
+LEADER: dict[str, Any] = {"broker": "leader(0)"}
+ALL: dict[str, Any] = {"brokers": ["A", "B", "C"]}
 
 
 def test_what_was_done_is_undone_once() -> None:
     cluster = Cluster()
-    nemesis = played(cluster, phase(KillFault(Target("leader", (0, 1, 2)), "discarded")))
+    nemesis = played(cluster, *acts(killed(LEADER)))
     assert cluster.done == [("kill", 1, "discarded"), ("restart", 1)]
     assert nemesis.missed == []
     assert nemesis.doing == "load"
@@ -151,7 +155,7 @@ def test_what_was_done_is_undone_once() -> None:
 def test_a_broker_that_ended_itself_is_noted_and_started_before_the_next_phase() -> None:
     cluster = Cluster()
     cluster.down = cluster.gave_up = {2}
-    nemesis = played(cluster, phase(KillFault(Target("leader", (0, 1, 2)), "discarded")))
+    nemesis = played(cluster, *acts(killed(LEADER)))
     assert cluster.done[:2] == [("kill", 2, "discarded"), ("restart", 2)]
     why = {"broker": "C", "why": "2: log truncation is not allowed"}
     assert cluster.noted == [{"gave_up": why}]
@@ -161,7 +165,7 @@ def test_a_broker_that_ended_itself_is_noted_and_started_before_the_next_phase()
 
 def settled(cluster: Cluster) -> list[tuple[Any, ...]]:
     stand_in = cast(Any, cluster)
-    asyncio.run(RandomNemesis(stand_in, stand_in, (), stand_in).settle())
+    asyncio.run(RandomNemesis(stand_in, stand_in, (), stand_in, IDS).settle())
     return cluster.done
 
 
@@ -199,7 +203,7 @@ def test_nobody_is_restarted_where_every_replica_is_in_the_isr() -> None:
 def test_a_broker_that_ended_without_giving_up_is_left_alone() -> None:
     cluster = Cluster()
     cluster.down = {2}
-    played(cluster, phase(KillFault(Target("leader", (0, 1, 2)), "discarded")))
+    played(cluster, *acts(killed(LEADER)))
     assert ("restart", 2) not in cluster.done
 
 
@@ -267,30 +271,71 @@ def test_it_has_not_given_up_if_a_fault_ended_it_or_the_run_does_not_restart(
 
 def test_a_client_that_was_killed_is_replaced() -> None:
     cluster = Cluster()
-    nemesis = played(cluster, phase(ClientFault(65_534)))
+    nemesis = played(cluster, *acts({"kill_client": {"number": 65_534}}))
     assert cluster.done == [("kill client", 2), ("replace client", 2)]
     assert nemesis.missed == []
 
 
 def test_who_is_down_already_is_left_to_who_took_it_down() -> None:
     cluster = Cluster()
-    first = DownFault("pause", Target("one", (2, 0, 1)))
-    nemesis = played(cluster, phase(first, KillFault(ALL, "delivered"), DownFault("restart", ALL)))
+    steps = {"pause": {"broker": "C"}}, killed(ALL, "delivered"), {"stop": {"broker": "A"}}
+    nemesis = played(cluster, *acts(*steps))
     assert cluster.done[:3] == [("pause", 2), ("kill", 0, "delivered"), ("kill", 1, "delivered")]
     assert sorted(cluster.done[3:]) == [("restart", 0), ("restart", 1), ("resume", 2)]
-    assert [(one.fault, one.why) for one in nemesis.missed] == [
-        ("restart", "nobody is left to do it to")
-    ]
-    assert cluster.noted == [
-        {"missed": {"phase": 1, "fault": "restart", "why": "nobody is left to do it to"}}
-    ]
+    why = "nobody is left to do it to"
+    assert [(one.phase, one.fault, one.why) for one in nemesis.missed] == [(3, "restart", why)]
+    assert cluster.noted == [{"missed": {"phase": 3, "fault": "restart", "why": why}}]
+
+
+@pytest.mark.parametrize(
+    ("whom", "node"),
+    [
+        ({"broker": "B"}, 1),
+        ({"broker": "leader(0)"}, 1),
+        ({"broker": "follower(0)"}, 2),
+        ({"controller": "active"}, 100),
+    ],
+)
+def test_a_role_is_who_has_it_when_the_step_begins(whom: dict[str, Any], node: int) -> None:
+    cluster = Cluster()
+    cluster.observer.controller = 100
+    played(cluster, *acts(killed(whom)))
+    assert cluster.done == [("kill", node, "discarded"), ("restart", node)]
+
+
+@pytest.mark.parametrize(
+    "whom",
+    [{"broker": "leader(0)"}, {"broker": "follower(0)"}, {"controller": "active"},
+     {"broker": "coordinator"}],
+)  # fmt: skip
+def test_where_nobody_has_the_role_it_is_a_miss(whom: dict[str, Any]) -> None:
+    cluster = Cluster()
+    cluster.leader, cluster.isr = None, ()
+    nemesis = played(cluster, *acts(killed(whom)))
+    assert cluster.done == []
+    assert [one.fault for one in nemesis.missed] == ["kill"]
+
+
+def test_a_step_that_is_not_undone_lasts_and_is_undone_at_the_end() -> None:
+    cluster = Cluster()
+    played(cluster, Act(0.0, 0.0, (killed(LEADER),)), *acts({"pause": {"broker": "A"}}))
+    assert [one[:2] for one in cluster.done] == [
+        ("kill", 1), ("pause", 0), ("resume", 0), ("restart", 1),
+    ]  # fmt: skip
+
+
+def test_what_a_step_waits_for_and_does_not_come_is_a_miss_and_undone() -> None:
+    cluster = Cluster()
+    nemesis = played(cluster, *acts({**killed({"broker": "A"}), "until": "leader is C"}))
+    assert cluster.done == [("kill", 0, "discarded"), ("restart", 0)]
+    assert "leader is C" in nemesis.missed[0].why
 
 
 def test_who_has_given_up_is_started_again_before_the_next_fault() -> None:
     cluster = Cluster()
     cluster.deaf = {1, 2}
     cluster.observer.registered = {0, 1}  # 2 has been started and does not listen yet
-    played(cluster, phase(DownFault("pause", Target("one", (0, 1, 2)))))
+    played(cluster, *acts({"pause": {"broker": "A"}}))
     assert cluster.done[:3] == [("kill", 1, "discarded"), ("restart", 1), ("pause", 0)]
 
 
@@ -304,19 +349,27 @@ def test_who_may_wait_for_its_clock_and_is_in_no_isr_is_started_again(
     """Broker 0 is out of the ISR, 2 in it; one that was behind has seen no later time than now."""
     cluster = Cluster()
     cluster.down = {1}
-    moves = ((0.0, ahead_ms),)
-    fault = ClockFault("jump", Target("one", (broker,)), moves)
-    played(cluster, phase(fault), phase(DownFault("pause", Target("one", (1,)))))
+    clock = {"set_clock": {"broker": "ABC"[broker], "ahead_ms": ahead_ms}}
+    later = Act(0.03, 0.01, ({"pause": {"broker": "B"}},))
+    played(cluster, *acts(clock), later)
     again = [("kill", broker, "discarded"), ("restart", broker)] if restarted else []
     assert cluster.done == [("clock", broker, ahead_ms), ("clock", broker, 0), *again]
 
 
+def test_a_clock_that_drifts_is_right_when_the_last_step_is_over() -> None:
+    cluster = Cluster()
+    played(cluster, *acts(*({"set_clock": {"broker": "A", "ahead_ms": n}} for n in (5, 10, 15))))
+    assert cluster.done == [("clock", 0, ms) for ms in (5, 10, 15, 0)]
+
+
 def test_a_cut_and_a_partition_are_healed() -> None:
     cluster = Cluster()
-    played(cluster, phase(CutFault(0, "coordination", "coordination", True)))
+    cut = {"from": "A", "to": "coordination", "purpose": "coordination", "both": True}
+    played(cluster, *acts({"cut": cut}))
     assert cluster.done[-1] == ("heal", 0, "coordination")
     cluster.done.clear()
-    played(cluster, phase(PartitionFault("mute", (0, 1, 2), Target("leader", (0, 1, 2)))))
+    mute = {"shape": "mute", "brokers": ["A", "B", "C"], "first": "leader(0)"}
+    played(cluster, *acts({"partition": mute}))
     assert [one[:3] for one in cluster.done[:2]] == [("cut", 1, 0), ("cut", 1, 2)]
     assert {frozenset(one[1:]) for one in cluster.done[2:]} == {
         frozenset((0, 1)),
@@ -327,14 +380,14 @@ def test_a_cut_and_a_partition_are_healed() -> None:
 def test_a_controller_that_is_no_broker_loses_nothing_with_its_power() -> None:
     cluster = Cluster()
     cluster.observer.controller = 100
-    nemesis = played(cluster, phase(DownFault("power-off", Target("controller", (0, 1, 2)))))
+    nemesis = played(cluster, *acts({"power_off": {"controller": "active"}}))
     assert cluster.done == []
     assert [one.fault for one in nemesis.missed] == ["power-off"]
 
 
 def test_a_run_that_is_asked_to_stop_begins_no_fault() -> None:
     cluster = Cluster()
-    played(cluster, phase(DownFault("pause", ALL)), stop=True)
+    played(cluster, *acts(killed(ALL)), stop=True)
     assert cluster.done == []
 
 
@@ -379,16 +432,11 @@ MISSES: list[dict[str, Any]] = [
 
 
 def saved(file: Path, *chains: list[dict[str, Any]]) -> Path:
-    phases = [
-        {
-            "at_s": 0.5,
-            "faults": [
-                {"after_s": 0, "lasts_s": 5, "kind": "rounds", "partition": 0, "steps": steps}
-            ],
-        }
-        for steps in chains
-    ]
-    file.write_text(json.dumps(phases), encoding="utf-8")
+    schedule = [Act(0.5 + n, 0.0, ({"cast": {}}, *chain)) for n, chain in enumerate(chains)]
+    topic = "t", [["A", "B", "C"]]
+    command = "neaptide run append --system neaptide:2.1"
+    document = saved_schedule.document_of("chains", command, tuple("ABC"), topic, (*schedule,))
+    saved_schedule.save(document, file)
     return file
 
 
@@ -403,7 +451,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, directory: Path, schedule: Path) -> Run
 def test_a_hit_is_a_hit_and_a_miss_is_listed_and_undone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = ran(monkeypatch, tmp_path, saved(tmp_path / "schedule.json", MISSES, HITS))
+    run = ran(monkeypatch, tmp_path, saved(tmp_path / "schedule.toml", MISSES, HITS))
     assert run.status == "finished"
     assert run.aimed == 2
     assert [(one.phase, one.fault) for one in run.missed] == [(1, "rounds")]
@@ -412,15 +460,46 @@ def test_a_hit_is_a_hit_and_a_miss_is_listed_and_undone(
     assert run.converged.level
     assert run.aim is not None
     assert run.aim.hit
-    assert [phase["faults"][0]["steps"] for phase in run.schedule] == [MISSES, HITS]
+    done = [{k: v for k, v in step.items() if k != "at"} for step in run.schedule["step"]]
+    assert done == [{"cast": {}}, *MISSES, {"cast": {}}, *HITS]
 
 
 def test_the_schedule_in_the_record_can_be_played_again(tmp_path: Path) -> None:
-    file = saved(tmp_path / "schedule.json", HITS)
-    first: Schedule = asked(str(file)).schedule()
-    (tmp_path / "run.json").write_text(
-        json.dumps({"schedule": [one.to_json() for one in first]}), encoding="utf-8"
-    )
+    file = saved(tmp_path / "schedule.toml", HITS)
+    first = asked(str(file)).schedule()
+    document = saved_schedule.load(file).document
+    (tmp_path / "run.json").write_text(json.dumps({"schedule": document}), encoding="utf-8")
     again = asked(str(tmp_path))
     assert again.schedule() == first
     assert f"--nemesis {tmp_path}" in again.repeat()
+
+
+def test_a_file_is_run_with_its_load_and_what_is_said_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path / "state"))
+    played: list[RandomRun] = []
+    monkeypatch.setattr(cli, "_run_workload", lambda one, *_: played.append(one))
+    file = saved(tmp_path / "schedule.toml", HITS)
+    result = CliRunner().invoke(cli.app, ["run", str(file), "-s", "neaptide:4.0", "--seed", "7"])
+    assert result.exit_code == 0, result.output
+    [one] = played
+    assert (str(one.system), one.seed, one.partitions, one.saved) == ("neaptide:4.0", 7, 1, file)
+    assert one.time_s > 8
+
+
+def test_who_plays_scenarios_alone_and_the_simulation_refuse_it(tmp_path: Path) -> None:
+    scenario = saved_schedule.load(saved(tmp_path / "schedule.toml", []))
+    assert not is_simulated(scenario)
+    with pytest.raises(UsageError, match=r"`neaptide run x\.toml` plays it"):
+        asyncio.run(play(scenario, OWN, 1, "x.toml", lambda _: None))
+
+
+def test_a_schedule_for_more_brokers_or_partitions_is_refused(tmp_path: Path) -> None:
+    file = saved(tmp_path / "schedule.toml", HITS)
+    with pytest.raises(UsageError, match="raise --brokers"):
+        asked(str(file), brokers=2).schedule()
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('[["A"', '[["B"], ["A"], ["A"], ["A"], ["A"'), encoding="utf-8")
+    with pytest.raises(UsageError, match="raise --partitions"):
+        asked(str(file)).schedule()

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from neaptide.harness.systems import keeps_headers, parse_system
+from neaptide.harness.scenarios.systems import keeps_headers, parse_system
 from neaptide.harness.testing.recorded import RECORDER, History, RecordedProducer
 from neaptide.results.record_texts import record_text, text_of
 from neaptide.results.schema import OPERATIONS_READ

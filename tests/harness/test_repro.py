@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from neaptide.harness.catalog import documented
-from neaptide.harness.systems import KNOWN
+from neaptide.harness.scenarios.catalog import documented
+from neaptide.harness.scenarios.systems import KNOWN
 from neaptide.nemesis.scenario import expected_outcome
 from neaptide.nemesis.search.play import is_simulated
 from tests.harness.command import neaptide

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from neaptide.harness import repro
-from neaptide.harness.catalog import documented
-from neaptide.harness.play import Played
-from neaptide.harness.repro import Cell, Result, run_cells
-from neaptide.harness.systems import parse_system
+from neaptide.harness.comparing import repro
+from neaptide.harness.comparing.repro import Cell, Result, run_cells
+from neaptide.harness.play.scenario import Played
+from neaptide.harness.scenarios.catalog import documented
+from neaptide.harness.scenarios.systems import parse_system
 
 Words = tuple[str, str]  # verdict and outcome
 HELD, LOST, UNKNOWN = ("valid", "held"), ("anomalous", "lost"), ("unknown", "unknown")

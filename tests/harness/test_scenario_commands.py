@@ -8,10 +8,10 @@ import pytest
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.errors import UsageError
-from neaptide.harness.catalog import documented
-from neaptide.harness.cli_scenarios import by_subject, explain, list_, new
-from neaptide.harness.doctor import examine
-from neaptide.harness.explain import explained
+from neaptide.harness.cli.doctor import examine
+from neaptide.harness.cli.scenarios import by_subject, explain, list_, new
+from neaptide.harness.scenarios.catalog import documented
+from neaptide.harness.scenarios.explain import explained
 from neaptide.nemesis.scenario import Scenario, expected_outcome, load_scenario
 from neaptide.nemesis.scenario_file import SUBJECTS
 from neaptide.nemesis.search.play import simulate

@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from neaptide.harness import cli_shrink
-from neaptide.harness.cli import app
-from neaptide.harness.cli_shrink import Tried
-from neaptide.nemesis.drawn.schedule import Schedule, draw_schedule, load_schedule
+from neaptide.harness.cli import shrink as cli_shrink
+from neaptide.harness.cli.main import app
+from neaptide.harness.cli.shrink import Tried
+from neaptide.harness.play.recording import output_of
+from neaptide.harness.scenarios import saved_schedule
+from neaptide.nemesis.acts import Schedule
+from neaptide.nemesis.drawn.schedule import draw_schedule
 from neaptide.results.outcomes import RULES_VERSION
-from neaptide.results.run import Run
 from neaptide.results.store import write_json, write_run
 from tests.results.losing_run import RUN
 
-SCHEDULE = draw_schedule(3, ("kill", "pause"), (0, 1, 2), 60.0, 1)
+SCHEDULE = draw_schedule(3, ("kill", "pause"), ("A", "B", "C"), 60.0, 1)
 REPEAT = (
     "neaptide run append --system kafka:0.10.2.2 --nemesis kill,pause --time 60 --rate 5000"
     " --set 'a.b=c d' --seed 3"
@@ -34,8 +36,9 @@ def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def made(directory: Path, verdict: str, **changed: object) -> Path:
     directory.mkdir()
-    schedule = [phase.to_json() for phase in SCHEDULE]
-    run = replace(RUN, kind="random", schedule=schedule, repeat=REPEAT)
+    topic = "t", [["A", "B", "C"]]
+    document = saved_schedule.document_of("t", REPEAT, ("A", "B", "C"), topic, SCHEDULE)
+    run = replace(RUN, kind="random", schedule=document, repeat=REPEAT)
     write_run(directory, replace(run, **changed))  # type: ignore[arg-type]
     outcome = "lost" if verdict == "anomalous" else "held"
     made_by = {"rules": RULES_VERSION}
@@ -46,31 +49,35 @@ def made(directory: Path, verdict: str, **changed: object) -> Path:
 
 
 def test_each_try_is_the_command_of_the_run_with_another_schedule(lost: Path) -> None:
-    run = replace(RUN, repeat=REPEAT)
-    words = cli_shrink.command(run, SCHEDULE[:1], Path("/x/schedule.json"))
-    assert words[:6] == [
-        "run", "append", "--system", "kafka:0.10.2.2", "--nemesis", "/x/schedule.json",
-    ]  # fmt: skip
+    document = saved_schedule.load(lost).document
+    file = lost / "schedule.toml"
+    saved_schedule.save(saved_schedule.changed(document, SCHEDULE[:1]), file)
+    words = saved_schedule.command(file)
+    assert words[:4] == ["run", "append", "--system", "kafka:0.10.2.2"]
+    for option, value in (("--nemesis", str(file)), ("--set", "a.b=c d"), ("--seed", "3")):
+        assert words[words.index(option) + 1] == value
+        assert words.count(option) == 1
     assert float(words[words.index("--time") + 1]) < 30
-    assert words[-4:] == ["--set", "a.b=c d", "--seed", "3"]
 
 
 def test_what_is_left_is_saved_and_can_be_played(
     lost: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def play(run: Run, schedule: Schedule, file: Path) -> Tried:
-        kills = [t for phase in schedule for t in phase.faults if t.fault.kind == "kill"]
+    def play(_: object, schedule: Schedule, file: Path) -> Tried:
+        kills = [act for act in schedule if act.verb == "kill"]
         return Tried(len(schedule), 1, "lost" if kills else "held", "")
 
     monkeypatch.setattr(cli_shrink, "_play", play)
     result = CliRunner().invoke(app, ["shrink", str(lost), "--json", "--plays", "500"])
     assert result.exit_code == 0, result.output
     reported = json.loads(result.stdout)
-    assert reported["faults"]["after"] == 1 < reported["faults"]["before"]
+    assert reported["steps"]["after"] == 1 < reported["steps"]["before"]
     assert reported["confirmed"] == {"lost": 3, "of": 3}
     assert reported["complete"]
-    [phase] = load_schedule(Path(reported["schedule"]), (0, 1, 2), 1)
-    assert phase.faults[0].fault.kind == "kill"
+    saved = saved_schedule.load(Path(reported["schedule"]))
+    [act] = saved_schedule.schedule_of(saved)
+    assert act.verb == "kill"
+    assert saved.expect == {"lost": ("neaptide:0.10",)}
     assert f"--nemesis {reported['schedule']}" in reported["repeat"]
 
 
@@ -81,7 +88,7 @@ def test_where_another_play_loses_nothing_the_schedule_stays_and_the_status_says
     result = CliRunner().invoke(app, ["shrink", str(lost), "--plays", "2", "--confirm", "1"])
     assert result.exit_code == 2
     assert "there may be smaller ones" in result.stdout
-    assert load_schedule(lost / "shrunk.json", (0, 1, 2), 1) == SCHEDULE
+    assert saved_schedule.schedule_of(saved_schedule.load(lost / "shrunk.toml")) == SCHEDULE
 
 
 def test_a_run_that_other_rules_have_judged_is_judged_again_first(lost: Path) -> None:
@@ -101,7 +108,7 @@ def test_who_is_interrupted_lets_the_run_end_in_order(tmp_path: Path) -> None:
         "time.sleep(60)\n"
     )
     with pytest.raises(KeyboardInterrupt):
-        cli_shrink.output_of([sys.executable, "-c", child])
+        output_of([sys.executable, "-c", child])
     assert ended.exists()
 
 
@@ -110,7 +117,8 @@ def test_who_is_interrupted_lets_the_run_end_in_order(tmp_path: Path) -> None:
     [
         ("valid", {}, "has no anomaly"),
         ("anomalous", {"kind": "scenario"}, "is no random run"),
-        ("anomalous", {"schedule": []}, "is no random run"),
+        ("anomalous", {"schedule": {"step": []}}, "is no random run"),
+        ("anomalous", {"schedule": [{"at_s": 1}]}, "draw one anew"),
     ],
 )
 def test_what_cannot_be_made_smaller_is_refused(

@@ -13,7 +13,7 @@ import pytest
 
 from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE
 from neaptide.clusters.shared_archive import RECORDING
-from neaptide.harness.spark_java import SparkHome, SparkJava
+from neaptide.harness.checking.spark_java import SparkHome, SparkJava
 from tests.harness.command import COMMAND, neaptide
 from tests.planting.planting import plant
 
@@ -130,7 +130,7 @@ def test_where_no_ledger_can_be_written_spark_starts_as_always(
 ENDS_WHILE_IT_STARTS = """
 import sys, time
 import psutil
-from neaptide.harness.checking import SparkStart
+from neaptide.harness.checking.check import SparkStart
 SparkStart()
 def is_starting():
     for process in psutil.Process().children(recursive=True):

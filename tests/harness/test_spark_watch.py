@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from neaptide.harness import spark_watch
-from neaptide.harness.spark_watch import SparkWatch
+from neaptide.harness.checking import spark_watch
+from neaptide.harness.checking.spark_watch import SparkWatch
 
 DEADLINE_S = 60.0
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from neaptide.clusters.errors import UsageError
-from neaptide.harness.catalog import scenario_files
-from neaptide.harness.left_out import (
+from neaptide.harness.scenarios.catalog import scenario_files
+from neaptide.harness.scenarios.left_out import (
     PLAYS_WITH_A_RUN,
     leave_out,
     leave_out_of_losing,

@@ -20,7 +20,7 @@ import pytest
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE
 from neaptide.clusters.hosts.toxiproxy import Toxic
-from neaptide.harness.faults import Faults
+from neaptide.harness.live.faults import Faults
 from tests.harness.command import COMMAND, neaptide
 
 pytestmark = pytest.mark.live

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from neaptide.clusters.hosts.identity import ProcessIdentity
-from neaptide.harness import warm_spark
-from neaptide.harness.warm_spark import Kept
+from neaptide.harness.checking import warm_spark
+from neaptide.harness.checking.warm_spark import Kept
 from tests.results.losing_run import write_losing_run
 
 NEAPTIDE = (sys.executable, "-m", "neaptide.harness.cli")
@@ -59,7 +59,7 @@ def test_a_session_belongs_to_one_command_at_a_time(of: Path) -> None:
 
 @pytest.mark.slow
 def test_a_session_that_was_not_given_back_is_never_used_again(of: Path) -> None:
-    code = "from neaptide.harness.warm_spark import lease; print(lease().remote)"
+    code = "from neaptide.harness.checking.warm_spark import lease; print(lease().remote)"
     lost = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     lease = warm_spark.lease()
     assert lease is not None

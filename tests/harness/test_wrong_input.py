@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from neaptide.harness import output
-from neaptide.harness.cli import main
+from neaptide.harness.cli.main import main
+from neaptide.harness.terminal import output
 
 USAGE, MISSING = 64, 69
 Done = subprocess.CompletedProcess[str]

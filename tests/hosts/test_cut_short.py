@@ -18,7 +18,7 @@ import pytest
 
 from neaptide.clusters.hosts import docker_host, netns
 from neaptide.clusters.hosts.run_tool import run_tool
-from neaptide.harness import left_behind
+from neaptide.harness.live import left_behind
 from tests.hosts.machines import Machines
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("node_image")]

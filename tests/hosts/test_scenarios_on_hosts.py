@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from neaptide.clusters.hosts.place import Place, parse_place
-from neaptide.harness.catalog import scenario_files
-from neaptide.harness.play import play
-from neaptide.harness.systems import parse_systems
+from neaptide.harness.play.scenario import play
+from neaptide.harness.scenarios.catalog import scenario_files
+from neaptide.harness.scenarios.systems import parse_systems
 from neaptide.nemesis.scenario import load_scenario
 from tests.harness.command import neaptide
 from tests.hosts.machines import Machines

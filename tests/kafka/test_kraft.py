@@ -45,11 +45,11 @@ def test_deaths_of_a_leader_and_of_a_controller_are_seen_and_nothing_else(
         topic_id = await q.observer.create_topic(q.cluster._spec.topic)
         assert topic_id is not None
         await q.until(lambda: 0 in q.observer.views)
-        assert q.observer.views[0] == PartitionView(0, 0, 0, BROKERS)
+        assert q.observer.views[0] == PartitionView(0, 0, 0, BROKERS, replicas=BROKERS)
 
         await q.cluster.kill(0)
         await q.cluster.forget_session(0)
-        await q.until(lambda: q.observer.views[0] == PartitionView(0, 1, 1, (1,)))
+        await q.until(lambda: q.observer.views[0] == PartitionView(0, 1, 1, (1,), replicas=BROKERS))
         assert q.observer.registered == {1}
 
         active, epoch = q.observer.controller, q.observer.controller_epoch

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from neaptide.harness.random_asked import RandomRun
-from neaptide.harness.random_run import run_random
-from neaptide.harness.systems import parse_systems
+from neaptide.harness.play.random_asked import RandomRun
+from neaptide.harness.play.random_run import run_random
+from neaptide.harness.scenarios.systems import parse_systems
 from neaptide.results.run import Assigned, read_run
 
 pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]

@@ -8,7 +8,13 @@ import pytest
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.kafka import versions
-from neaptide.harness.systems import KNOWN, client_settings, parse_system, parse_systems, topic_id
+from neaptide.harness.scenarios.systems import (
+    KNOWN,
+    client_settings,
+    parse_system,
+    parse_systems,
+    topic_id,
+)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from kio.static.primitive import i32
 from neaptide.clusters import observer_kraft
 from neaptide.clusters.errors import RefusedError, UsageError
 from neaptide.clusters.kafka.controller_client import ControllerConnection
-from neaptide.harness.systems import check_voters, has_voters, parse_system
+from neaptide.harness.scenarios.systems import check_voters, has_voters, parse_system
 from tests.harness.command import neaptide
 from tests.kafka.quorums import BROKERS, Quorum, quorum
 from tests.proof import proof_but

@@ -11,8 +11,8 @@ from confluent_kafka import Producer, TopicPartition
 
 from neaptide.clusters.cluster import ClusterSpec, TopicSpec
 from neaptide.clusters.producer import ProducerOptions
-from neaptide.harness.stage import Stage
-from neaptide.harness.systems import parse_systems
+from neaptide.harness.live.stage import Stage
+from neaptide.harness.scenarios.systems import parse_systems
 from neaptide.nemesis.gate.model import CLIENT
 from neaptide.workloads.kafka_clients import consumer, producer, settings_of
 from tests.live.clients import aiokafka_produce, kafka_python_produce, librdkafka_consume

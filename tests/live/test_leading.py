@@ -267,6 +267,15 @@ def test_i9_acks_all_is_refused_before_the_append_and_answered_with_error_20_aft
     assert alone.fetch(again, topic, 0).offsets == [0, 1]  # late, and the one of acks=1
 
 
+def test_i9_min_insync_replicas_counts_no_more_replicas_than_there_are(
+    alone: Alone, topic_name: str
+) -> None:
+    """KAFKA-15583: from 3.7 on."""
+    topic = alone.create_topic(topic_name, [[REAL]], {"min.insync.replicas": "2"})
+    expected = "acked" if alone.system.name == "kafka:3.9.1" else "NOT_ENOUGH_REPLICAS"
+    assert alone.send(topic, b"alone").await_answer() == expected
+
+
 # --- logs ----------------------------------------------------------------------------------------
 
 

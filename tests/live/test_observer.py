@@ -45,7 +45,7 @@ def test_c2_c3_it_sees_the_brokers_the_controller_and_each_change_of_a_partition
             replicas = (dying, staying, controller)
             await observer.create_topic(TopicSpec(topic_name, {0: replicas}, {}))
             await until(lambda: 0 in observer.views)
-            assert observer.views[0] == PartitionView(0, dying, 0, replicas)
+            assert observer.views[0] == PartitionView(0, dying, 0, replicas, version=0)
             await cluster.brokers.kill(dying)
             await cluster.brokers.forget_session(dying)
             await until(lambda: observer.registered == {staying, controller})

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from neaptide.clusters.errors import UsageError
+from neaptide.harness.scenarios import saved_schedule
+from neaptide.nemesis.acts import Act, Schedule, smaller, without_calm
 from neaptide.nemesis.drawn.aims import SHAPES as AIMS
-from neaptide.nemesis.drawn.episodes import Episode
-from neaptide.nemesis.drawn.faults import FAULTS, CutFault, PartitionFault
-from neaptide.nemesis.drawn.schedule import (
-    Phase,
-    Schedule,
-    draw_schedule,
-    faults_of,
-    load_schedule,
-    never_drawn,
-    parse_faults,
-    smaller,
-)
-from neaptide.nemesis.drawn.shapes import SHAPES
+from neaptide.nemesis.drawn.faults import FAULTS, faults_of, kind_of
+from neaptide.nemesis.drawn.schedule import draw_schedule, never_drawn, parse_faults
+from neaptide.nemesis.minimise import minimise
+from neaptide.nemesis.scenario import load_scenario
+from neaptide.nemesis.shapes import SHAPES
 
-BROKERS = (0, 1, 2)
+BROKERS = ("A", "B", "C")
 ALL = tuple(FAULTS)
 SEEDS = range(60)
 
@@ -37,7 +31,10 @@ def drawn(seed: int, faults: tuple[str, ...] = ALL, time_s: float = 120) -> Sche
 
 
 def saved(schedule: Schedule, file: Path) -> Path:
-    file.write_text(json.dumps([phase.to_json() for phase in schedule]), encoding="utf-8")
+    topic = "t", [list(BROKERS)] * 4
+    command = "neaptide run append --system neaptide:0.10 --nemesis all --time 60 --set 'a.b=c d'"
+    document = saved_schedule.document_of("drawn", command, BROKERS, topic, schedule)
+    saved_schedule.save(document, file)
     return file
 
 
@@ -51,7 +48,7 @@ def test_one_seed_gives_one_schedule() -> None:
 def test_another_process_with_other_hashes_draws_the_same(hash_seed: str) -> None:
     code = (
         "from neaptide.nemesis.drawn.schedule import *; "
-        "print(draw_schedule(7, tuple(FAULTS), (0, 1, 2), 120, 4))"
+        "print(draw_schedule(7, tuple(FAULTS), ('A', 'B', 'C'), 120, 4))"
     )
     other = subprocess.run(
         [sys.executable, "-c", code],
@@ -63,21 +60,30 @@ def test_another_process_with_other_hashes_draws_the_same(hash_seed: str) -> Non
     assert other.stdout.strip() == str(drawn(7))
 
 
-def test_phases_follow_each_other_with_calm_between_and_end_in_time() -> None:
+def phases(schedule: Schedule) -> list[list[Act]]:
+    """What there is at the same time, or almost."""
+    found: list[list[Act]] = []
+    for act in schedule:
+        if found and act.at_s < max(one.ends_s for one in found[-1]) + 1.9:
+            found[-1].append(act)
+        else:
+            found.append([act])
+    return found
+
+
+def test_acts_are_in_order_with_calm_between_some_and_end_in_time() -> None:
     for seed in SEEDS:
-        ends = 0.0
-        for phase in drawn(seed, time_s=60):
-            assert phase.at_s >= ends + 1.9
-            ends = phase.at_s + phase.lasts_s
-        assert 0 < ends <= 60
+        schedule = drawn(seed, time_s=60)
+        times = [act.at_s for act in schedule]
+        assert times == sorted(times)
+        assert times[0] >= 2.0
+        assert max(act.ends_s for act in schedule) <= 60
+        assert len(phases(schedule)) > 2
 
 
 def test_only_the_faults_that_were_asked_for_are_drawn_and_each_seed_has_its_own_mix() -> None:
     asked = ("kill", "cut", "pause")
-    mixes = [
-        Counter(timed.fault.kind for phase in drawn(seed, asked, 300) for timed in phase.faults)
-        for seed in SEEDS
-    ]
+    mixes = [Counter(kind_of(act.verb) for act in drawn(seed, asked, 300)) for seed in SEEDS]
     assert {name for mix in mixes for name in mix} == set(asked)
     assert len({mix.most_common(1)[0][0] for mix in mixes}) == 3
     assert drawn(3, ()) == ()
@@ -90,7 +96,6 @@ def test_a_run_that_is_long_enough_has_each_fault_that_was_asked_for(
     for seed in SEEDS:
         schedule = drawn(seed, asked, 300)
         assert never_drawn(asked, schedule) == ()
-        assert [phase.at_s for phase in schedule] == sorted(phase.at_s for phase in schedule)
 
 
 def test_what_a_short_run_has_no_room_for_is_named() -> None:
@@ -102,17 +107,18 @@ def test_what_a_short_run_has_no_room_for_is_named() -> None:
 
 
 def test_every_fault_of_the_table_is_drawn_some_time_and_several_at_once() -> None:
-    phases = [phase for seed in SEEDS for phase in drawn(seed)]
-    assert {timed.fault.kind for phase in phases for timed in phase.faults} == set(FAULTS)
-    assert {len(phase.faults) for phase in phases} == {1, 2, 3}
+    found = [phase for seed in SEEDS for phase in phases(drawn(seed))]
+    kinds = [set(faults_of(tuple(phase))) for phase in found]
+    assert set().union(*kinds) == set(FAULTS)
+    assert {len(one) for one in kinds} >= {1, 2, 3}
 
 
 def test_an_aimed_fault_is_alone_and_links_are_cut_by_one_fault_at_a_time() -> None:
     for seed in SEEDS:
-        for phase in drawn(seed):
-            faults = [timed.fault for timed in phase.faults]
-            assert len(faults) == 1 or not any(isinstance(one, Episode) for one in faults)
-            assert sum(isinstance(one, CutFault | PartitionFault) for one in faults) <= 1
+        for phase in phases(drawn(seed)):
+            kinds = [kind_of(act.verb) for act in phase]
+            assert len(kinds) == 1 or "rounds" not in kinds
+            assert sum(kind in ("cut", "partition") for kind in kinds) <= 1
 
 
 def test_aimed_faults_are_never_left_out_where_they_were_asked_for() -> None:
@@ -120,85 +126,98 @@ def test_aimed_faults_are_never_left_out_where_they_were_asked_for() -> None:
         assert "rounds" in faults_of(drawn(seed, ("rounds", "kill")))
 
 
-def test_a_saved_schedule_is_the_same_again(tmp_path: Path) -> None:
+def test_a_saved_schedule_is_a_scenario_file_and_the_same_again(tmp_path: Path) -> None:
     for seed in SEEDS:
-        file = saved(drawn(seed), tmp_path / "schedule.json")
-        assert load_schedule(file, BROKERS, 4) == drawn(seed)
+        file = saved(drawn(seed), tmp_path / "schedule.toml")
+        scenario = load_scenario(file)
+        assert saved_schedule.schedule_of(scenario) == drawn(seed)
+        assert scenario.settings == {"a.b": "c d"}
+        assert scenario.run == ("append", "--system", "neaptide:0.10")
+    words = saved_schedule.command(file)
+    for option, value in (("--brokers", "3"), ("--partitions", "4"), ("--set", "a.b=c d")):
+        assert words[words.index(option) + 1] == value
 
 
 def test_the_schedule_of_a_run_is_found_in_its_directory(tmp_path: Path) -> None:
-    phases = [phase.to_json() for phase in drawn(5)]
-    (tmp_path / "run.json").write_text(json.dumps({"schedule": phases}), encoding="utf-8")
-    assert load_schedule(tmp_path, BROKERS, 4) == drawn(5)
+    document = load_scenario(saved(drawn(5), tmp_path / "schedule.toml")).document
+    (tmp_path / "run.json").write_text(json.dumps({"schedule": document}), encoding="utf-8")
+    assert saved_schedule.schedule_of(saved_schedule.load(tmp_path)) == drawn(5)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("name", "text", "says"),
     [
-        ("{}", "'schedule' is missing"),
-        ("[1]", "no schedule"),
-        ('[{"at_s": 1, "faults": []}]', "without faults"),
-        ('[{"at_s": 1, "faults": [{"after_s": 0, "lasts_s": 1, "kind": "flood"}]}]', "flood"),
-        ("not JSON", "no schedule"),
+        ("run.json", "{}", "has no schedule of a random run"),
+        ("run.json", '{"schedule": {"title": "x"}}', "has no schedule of a random run"),
+        ("run.json", "not JSON", "has no schedule of a random run"),
+        ("run.json", '{"schedule": [{"at_s": 1, "faults": []}]}', "draw one anew with"),
     ],
 )
-def test_a_file_without_a_schedule_is_refused(tmp_path: Path, text: str, says: str) -> None:
-    file = tmp_path / "schedule.json"
-    file.write_text(text, encoding="utf-8")
+def test_a_directory_without_a_schedule_of_today_is_refused(
+    tmp_path: Path, name: str, text: str, says: str
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=says):
-        load_schedule(file, BROKERS, 4)
+        saved_schedule.load(tmp_path)
 
 
-def test_a_schedule_for_more_brokers_or_partitions_is_refused(tmp_path: Path) -> None:
-    file = saved(drawn(1, ("kill",)), tmp_path / "schedule.json")
-    with pytest.raises(UsageError, match="raise --brokers"):
-        load_schedule(file, (0, 1), 4)
-    aimed = saved(drawn(1, ("rounds",)), tmp_path / "schedule.json")
-    with pytest.raises(UsageError, match="raise --partitions"):
-        load_schedule(aimed, BROKERS, 1)
+def test_a_schedule_from_before_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"draw one anew with `neaptide run` and its seed, or"):
+        saved_schedule.load(tmp_path / "lost.json")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ('run = "append', 'run = "--append', "run must begin with a workload"),
+        ("at = ", "until = ", "step 1: needs an at, or a cast before it"),
+        ("lasts = ", "lasts = -", r"lasts = -\d.* must be more than 0"),
+        ('"leader(', '"leader(9', "is no broker"),
+        ("brokers = [", 'brokers = ["leader(0)", ', "is what others are called"),
+        ("kill = ", "flood = ", "'flood' is no step"),
+        ("brokers = [", 'brokers = ["A", ', "must name each broker once"),
+    ],
+)
+def test_a_file_that_says_what_cannot_be_is_refused(
+    tmp_path: Path, before: str, after: str, says: str
+) -> None:
+    seed = next(n for n in SEEDS if "leader(" in str(drawn(n, ("kill",))))
+    file = saved(drawn(seed, ("kill",)), tmp_path / "schedule.toml")
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace(before, after), encoding="utf-8")
+    with pytest.raises(UsageError, match=says):
+        saved_schedule.load(file)
+
+
+def test_times_are_for_files_with_a_run(tmp_path: Path) -> None:
+    file = saved(drawn(1, ("kill",)), tmp_path / "schedule.toml")
+    lines = file.read_text(encoding="utf-8").splitlines()
+    text = "\n".join(one for one in lines if not one.startswith("run ="))
+    file.write_text(re.sub(r"(leader|follower)\(\d\)", "A", text), encoding="utf-8")
+    with pytest.raises(UsageError, match="at and lasts are for files with run"):
+        load_scenario(file)
 
 
 def size(schedule: Schedule) -> int:
-    def of(phase: Phase) -> int:
-        return sum(len(t.fault.steps) if isinstance(t.fault, Episode) else 1 for t in phase.faults)
-
-    return sum(map(of, schedule))
+    return sum(len(act.steps) for act in schedule)
 
 
-def test_what_is_smaller_has_less_in_it_and_can_be_played() -> None:
-    schedule = drawn(2)
+def test_what_is_smaller_has_less_in_it_and_can_be_read(tmp_path: Path) -> None:
+    schedule = without_calm(drawn(2))
     less = list(smaller(schedule))
     assert len(less) > size(schedule) / 2
     for one in less:
         assert 0 < size(one) < size(schedule)
-
-
-def shrunk(schedule: Schedule, step: str) -> Schedule:
-    """As far as a schedule goes while one of its aimed faults has this verb."""
-    while True:
-        for less in smaller(schedule):
-            if any(
-                isinstance(timed.fault, Episode) and any(step in one for one in timed.fault.steps)
-                for phase in less
-                for timed in phase.faults
-            ):
-                schedule = less
-                break
-        else:
-            return schedule
+    load_scenario(saved(less[-1], tmp_path / "schedule.toml"))
 
 
 def test_shrinking_comes_to_the_one_step_that_matters() -> None:
-    schedule = next(s for s in map(drawn, SEEDS) if '"pause": {' in json.dumps(_json(s)))
-    [phase] = shrunk(schedule, "pause")
-    [timed] = phase.faults
-    assert isinstance(timed.fault, Episode)
-    assert [next(iter(step)) for step in timed.fault.steps] == ["pause"]
-    assert replace(phase, faults=()).at_s == phase.at_s
+    def pauses(one: Schedule) -> bool:
+        return any(act.verb == "cast" and "pause" in step for act in one for step in act.steps)
 
-
-def _json(schedule: Schedule) -> list[object]:
-    return [phase.to_json() for phase in schedule]
+    schedule = next(filter(pauses, map(drawn, SEEDS)))
+    [act] = minimise(schedule, smaller, pauses).smallest
+    assert [next(iter(step)) for step in act.steps] == ["cast", "pause"]
 
 
 @pytest.mark.parametrize("text", ["kill,boom", "", "none,kill"])

@@ -8,8 +8,8 @@ import pytest
 
 from neaptide.clusters.hosts.toxiproxy import Toxic
 from neaptide.clusters.producer import ProducerOptions
-from neaptide.harness.catalog import documented, scenario_files
-from neaptide.harness.play import cluster_spec
+from neaptide.harness.play.scenario import cluster_spec
+from neaptide.harness.scenarios.catalog import documented, scenario_files
 from neaptide.nemesis.scenario import (
     Scenario,
     ScenarioError,

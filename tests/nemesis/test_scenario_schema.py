@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from jsonschema import Draft202012Validator
 
-from neaptide.harness.catalog import scenario_files
+from neaptide.harness.scenarios.catalog import scenario_files
 from neaptide.nemesis.scenario import ScenarioError, parse_scenario
 from neaptide.nemesis.scenario_file import scenario_schema
 

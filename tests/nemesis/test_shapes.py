@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from neaptide.nemesis.drawn.faults import PartitionFault
-from neaptide.nemesis.drawn.shapes import SHAPES, Deaf
 from neaptide.nemesis.gate.model import CLIENT, COORDINATION
+from neaptide.nemesis.shapes import SHAPES, Deaf, Shape
+from neaptide.nemesis.steps import PartitionNetwork
 
 ENDS = (CLIENT, COORDINATION)
 
 
-def receives(shape: str, brokers: tuple[int, ...]) -> dict[int, set[int | str]]:
+def receives(shape: Shape, brokers: tuple[int, ...]) -> dict[int, set[int | str]]:
     """Broker → from whom it receives, itself included."""
+    names = {str(broker): broker for broker in brokers}
     ends: tuple[int | str, ...] = (*brokers, *ENDS)
-    cut = {(deaf.source, deaf.destination) for deaf in SHAPES[shape](brokers)}
+    cut = {
+        (names.get(deaf.source, deaf.source), names.get(deaf.destination, deaf.destination))
+        for deaf in SHAPES[shape](tuple(names))
+    }
     return {b: {b, *(end for end in ends if end != b and (end, b) not in cut)} for b in brokers}
 
 
@@ -61,15 +65,15 @@ def test_one_way_is_one_way() -> None:
         ("only-replication", "replication"),
     ],
 )
-def test_only_one_purpose_is_cut(shape: str, purpose: str) -> None:
-    cuts = SHAPES[shape]((1, 0, 2))
+def test_only_one_purpose_is_cut(shape: Shape, purpose: str) -> None:
+    cuts = SHAPES[shape](("1", "0", "2"))
     assert {deaf.purpose for deaf in cuts} == {purpose}
-    assert all(1 in (deaf.source, deaf.destination) for deaf in cuts)
+    assert all("1" in (deaf.source, deaf.destination) for deaf in cuts)
     assert {Deaf(one.destination, one.source, one.purpose) for one in cuts} == set(cuts)
 
 
 def test_whoever_has_the_role_has_the_first_part() -> None:
-    fault = PartitionFault("mute", (0, 1, 2))
-    assert {deaf.source for deaf in fault.cuts()} == {0}
-    assert {deaf.source for deaf in fault.cuts(2)} == {2}
-    assert fault.cuts(100) == fault.cuts()
+    step = PartitionNetwork("mute", ("A", "B", "C"))
+    assert {deaf.source for deaf in step.cuts(None)} == {"A"}
+    assert {deaf.source for deaf in step.cuts("C")} == {"C"}
+    assert step.cuts("controller-100") == step.cuts(None)

@@ -13,15 +13,15 @@ from typer.testing import CliRunner
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import LOCAL, Place
-from neaptide.harness import cli
-from neaptide.harness.catalog import scenario_files
+from neaptide.harness.cli import main as cli
+from neaptide.harness.comparing.repro import cells
 from neaptide.harness.nightly.asked import Means, run_of
 from neaptide.harness.nightly.plan import read_plan
-from neaptide.harness.play import play, refused_by_own
-from neaptide.harness.random_asked import RandomRun, check, parse_nemesis, rate_for
-from neaptide.harness.random_load import names_of
-from neaptide.harness.repro import cells
-from neaptide.harness.systems import (
+from neaptide.harness.play.random_asked import RandomRun, check, parse_nemesis, rate_for
+from neaptide.harness.play.random_load import names_of
+from neaptide.harness.play.scenario import play, refused_by_own
+from neaptide.harness.scenarios.catalog import scenario_files
+from neaptide.harness.scenarios.systems import (
     System,
     check_system_on,
     generation_of,
@@ -29,7 +29,6 @@ from neaptide.harness.systems import (
     place_of,
     secret_settings,
 )
-from neaptide.nemesis.drawn.faults import CutFault
 from neaptide.nemesis.scenario import (
     ScheduledStep,
     expected_outcome,
@@ -77,12 +76,10 @@ def test_brokers_are_known_by_the_ids_of_the_file(managed: System) -> None:
     [(was, now), *_] = [(s, m) for s, m in conditions if s and m and "leader is B" in s.text]
     led = SimpleNamespace(leader=lambda: 2, held=lambda *ends: ends in ((1, 2), (2, 1)))
     assert (was.text, was.holds(led), now.holds(led)) == (now.text, False, True)
-    drawn = [one.fault for phase in asked(managed, "cut").schedule() for one in phase.faults]
-    ends = {
-        end for one in drawn if isinstance(one, CutFault) for end in (one.source, one.destination)
-    }
-    assert ends <= {1, 2, 3, "coordination"}
-    assert ends & {3}
+    drawn = [act.steps[0]["cut"] for act in asked(managed, "cut").schedule()]
+    ends = {end for cut in drawn for end in (cut["from"], cut["to"])}
+    assert ends <= {"A", "B", "C", "coordination"}
+    assert ends & {"C"}
     assert check(asked(managed, "kill,cut")).broker_ids == (1, 2, 3)
 
 
@@ -240,7 +237,7 @@ def test_the_command_says_that_it_sends_less(
     asked: list[RandomRun] = []
     said: list[str] = []
     monkeypatch.setattr(cli, "_print_line", said.append)
-    monkeypatch.setattr("neaptide.harness.systems.brokers_of", lambda _: (1, 2, 3))
+    monkeypatch.setattr("neaptide.harness.scenarios.systems.brokers_of", lambda _: (1, 2, 3))
     monkeypatch.setattr(cli, "_run_workload", lambda one, *_: asked.append(one))
     assert used.used is not None
     arguments = ["run", "append", "--system", str(used.used.file), "--nemesis", "none", *options]

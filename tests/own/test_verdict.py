@@ -10,7 +10,7 @@ import pytest
 from neaptide.checkers.material import Material
 from neaptide.checkers.proofs import Counts, PartitionCounts
 from neaptide.checkers.verdict import Options, RunVerdict, judge
-from neaptide.harness.ending import is_behind
+from neaptide.harness.live.ending import is_behind
 from neaptide.results.run import FinalRead, Written, parse_run
 from tests.checkers.histories import run_of
 

@@ -114,7 +114,7 @@ def test_a_strangers_run_spoils_no_other(own: Stored, what: str) -> None:
 @pytest.mark.live
 def test_what_a_broker_has_written_is_shown_on_a_terminal_and_not_obeyed() -> None:
     code = f"""
-from neaptide.harness import output
+from neaptide.harness.terminal import output
 said = {f"its log says last: {ESC}{TURNED} [bold]"!r}
 output.out.print(said, markup=False)
 output.err.print(said, markup=False)

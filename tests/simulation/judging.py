@@ -26,8 +26,8 @@ from neaptide.checkers.check import check_runs
 from neaptide.checkers.pipeline.session import local_session
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.hosts.place import parse_place
-from neaptide.harness.play import play
-from neaptide.harness.systems import parse_systems
+from neaptide.harness.play.scenario import play
+from neaptide.harness.scenarios.systems import parse_systems
 from neaptide.nemesis import steps
 from neaptide.nemesis.player import MissedError
 from neaptide.nemesis.scenario import Scenario, parse_scenario

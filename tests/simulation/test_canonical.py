@@ -25,7 +25,7 @@ from neaptide.clusters.simulation.parts import Asked as Asking
 from neaptide.clusters.simulation.parts import Call
 from neaptide.clusters.simulation.service import Service
 from neaptide.clusters.simulation.world import World
-from neaptide.harness.explore import Asked, search_of
+from neaptide.harness.search.explore import Asked, search_of
 from neaptide.nemesis.search import canonical
 from neaptide.nemesis.search.canonical import LeftOut, Section, Sections, fields_of, name_of, way_of
 from neaptide.nemesis.search.deliveries import Counts, State, first_state, moves, try_move

@@ -33,8 +33,8 @@ from neaptide.nemesis.search.shrink import renamed_brokers
 from neaptide.nemesis.search.spared import loses_by_design
 from neaptide.nemesis.search.swarm import drawn
 from neaptide.nemesis.search.targets import FIVE, NAMES, OF_OPERATORS, REPLICAS_MIN, target_of
-from neaptide.nemesis.search.words import in_words
 from neaptide.nemesis.search.worlds import ready_world
+from neaptide.nemesis.steps import in_line
 from tests.simulation.searches import SCENARIO
 from tests.simulation.worlds import SETTINGS, A, B, C, ready, run_for, until
 
@@ -116,7 +116,7 @@ def test_what_operators_do_in_words() -> None:
         steps.MoveController(),
     )
     said = "reassign of 1 to B A, elect in 1, elect uncleanly, move the controller"
-    assert in_words(schedule) == said
+    assert in_line(schedule) == said
 
 
 # --- moves ---------------------------------------------------------------------------------------

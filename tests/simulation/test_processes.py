@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from neaptide.clusters.simulation.clients import Outcome, Send, sent_by
-from neaptide.harness.simulation.recording import PRODUCER
+from neaptide.harness.play.simulation.recording import PRODUCER
 
 FRESH = 7
 

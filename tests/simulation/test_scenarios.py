@@ -13,10 +13,10 @@ import pytest
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import parse_place
-from neaptide.harness.catalog import documented
-from neaptide.harness.play import play
-from neaptide.harness.predictions import unseen_sights
-from neaptide.harness.systems import check_system_on, parse_systems
+from neaptide.harness.play.scenario import play
+from neaptide.harness.scenarios.catalog import documented
+from neaptide.harness.scenarios.predictions import unseen_sights
+from neaptide.harness.scenarios.systems import check_system_on, parse_systems
 from neaptide.nemesis.scenario import Scenario, expected_outcome
 from neaptide.nemesis.search.mutants import BY_NAME
 from neaptide.nemesis.search.play import is_simulated, simulate
@@ -88,7 +88,7 @@ def test_a_follower_that_counts_as_caught_up_on_any_fetch_leads_and_loses() -> N
 
 def _digest(scenario: Path, hash_seed: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "neaptide.harness.simulation", str(scenario), "neaptide:0.10"],
+        [sys.executable, "-m", "neaptide.harness.play.simulation", str(scenario), "neaptide:0.10"],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,

@@ -13,8 +13,7 @@ from neaptide.nemesis.search.document import Cluster, document_of
 from neaptide.nemesis.search.episode import Explored, explore_seed
 from neaptide.nemesis.search.play import simulate
 from neaptide.nemesis.search.search import Search
-from neaptide.nemesis.search.shrink import renamed_brokers, replay, shrink
-from neaptide.nemesis.search.words import signature
+from neaptide.nemesis.search.shrink import renamed_brokers, replay, shrink, signature
 from neaptide.nemesis.search.worlds import ready_world
 from tests.simulation.searches import SETTINGS, search
 

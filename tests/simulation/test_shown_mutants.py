@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
-from neaptide.harness.catalog import documented
+from neaptide.harness.scenarios.catalog import documented
 from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import MessageKind
 from neaptide.nemesis.scenario import load_scenario
@@ -159,8 +159,16 @@ JOINING = (
     M1,
     _kill("C"),
 )
-# C leads on for those who do not know, wants all others out of the ISR, and does not reach it.
-LEAVING = (_cut_off("C"), steps.Await(), steps.Produce(("m1",), to="C"))
+# C leads on for those who do not know, wants all others, who lack m1, out of the ISR, and does not
+# reach it.
+LEAVING = (
+    _cut_off("C"),
+    steps.Produce(("m1",), to="C"),
+    steps.Await(),
+    steps.Produce(("m2",), to="C"),
+    steps.Await(),
+    steps.Produce(("m3",), to="C"),
+)
 # All that had m1 shut down cleanly, but the last one, which has lost it: who leads?
 ONE_IS_TORN = (steps.Stop("A"), M1, steps.Stop("C"), steps.PowerOff("B"))
 # B is to be in the ISR again when it loses what it has; it is elected with nothing.

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
-from neaptide.harness.cli import app
+from neaptide.harness.cli.main import app
 from neaptide.nemesis.scenario import parse_scenario
 from neaptide.nemesis.search.play import simulate
 from neaptide.results.run import read_run

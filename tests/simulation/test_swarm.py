@@ -12,8 +12,8 @@ from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.simulation import committing, producing
 from neaptide.clusters.simulation.clients import Poll
 from neaptide.clusters.simulation.world import World
-from neaptide.harness.cli_search import exit_of, print_found
-from neaptide.harness.exits import Exit
+from neaptide.harness.cli.explore import exit_of, print_found
+from neaptide.harness.terminal.exits import Exit
 from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import COORDINATION
 from neaptide.nemesis.player import MissedError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
-from neaptide.harness.catalog import scenario_files
+from neaptide.harness.scenarios.catalog import scenario_files
 from neaptide.nemesis.scenario import Scenario, load_scenario, parse_scenario, scenario_of
 from neaptide.nemesis.search.ending import end
 from neaptide.nemesis.search.judge import judge

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from neaptide.clusters.errors import UsageError
-from neaptide.harness.random_asked import RandomRun, check_load
-from neaptide.harness.random_load import tasks_of
-from neaptide.harness.systems import parse_systems
+from neaptide.harness.play.random_asked import RandomRun, check_load
+from neaptide.harness.play.random_load import tasks_of
+from neaptide.harness.scenarios.systems import parse_systems
 from neaptide.workloads.catalog import WORKLOADS, Clients, Workload, find_workload
 from neaptide.workloads.roles.table import ROLES, find_role
 

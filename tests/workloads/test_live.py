@@ -11,12 +11,11 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from neaptide.harness.random_asked import RandomRun
-from neaptide.harness.random_run import run_random
-from neaptide.harness.systems import parse_systems
-from neaptide.nemesis.drawn.faults import DownFault
-from neaptide.nemesis.drawn.schedule import Phase, TimedFault
-from neaptide.nemesis.drawn.targets import Target
+from neaptide.harness.play.random_asked import RandomRun
+from neaptide.harness.play.random_run import run_random
+from neaptide.harness.scenarios import saved_schedule
+from neaptide.harness.scenarios.systems import parse_systems
+from neaptide.nemesis.acts import Act
 from neaptide.results.run import read_run
 from neaptide.workloads.journal import JOURNALS
 from neaptide.workloads.pool import FIRST_NUMBER
@@ -71,7 +70,7 @@ def test_a_client_that_is_killed_leaves_no_phantom_and_is_replaced() -> None:
 
 
 # A leader that stands still while much is sent to it: the batches of its clients are full.
-FILLS_BATCHES = Phase(1.0, (TimedFault(0.0, 4.0, DownFault("pause", Target("leader", (0,)))),))
+FILLS_BATCHES = Act(1.0, 4.0, ({"pause": {"broker": "leader(0)"}},))
 
 
 @pytest.mark.parametrize(
@@ -80,8 +79,12 @@ FILLS_BATCHES = Phase(1.0, (TimedFault(0.0, 4.0, DownFault("pause", Target("lead
 def test_each_library_keeps_the_order_that_it_promises_when_batches_are_full(
     tmp_path: Path, client: str
 ) -> None:
-    file = tmp_path / "fills-batches.json"
-    file.write_text(json.dumps([FILLS_BATCHES.to_json()]))
+    file = tmp_path / "fills-batches.toml"
+    topic = "t", [["A"]]
+    document = saved_schedule.document_of(
+        "t", "neaptide run append", ["A"], topic, (FILLS_BATCHES,)
+    )
+    saved_schedule.save(document, file)
     asked = RandomRun(
         "append", SYSTEM, (), 9.0, 6_000.0, seed=1, brokers=1, partitions=1, idempotence=True,
         settings={"min.insync.replicas": "1", "zookeeper.session.timeout.ms": "10000"},

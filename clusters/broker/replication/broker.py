@@ -206,11 +206,11 @@ class Broker:
                 now_ms=now_ms,
                 lag_time_max_ms=self.settings.replica_lag_time_max_ms,
                 rules=self.rules,
-                ineligible=self._ineligible_replicas(partition),
+                ineligible=self.ineligible_replicas(partition),
             )
         )
 
-    def _ineligible_replicas(self, partition: Partition) -> tuple[int, ...]:
+    def ineligible_replicas(self, partition: Partition) -> tuple[int, ...]:
         role = partition.role
         if not self.rules.fences_isr_members or not isinstance(role, Leader):
             return ()

@@ -145,6 +145,8 @@ class Generation:
     # Who leaves an ISR that is too small stays eligible to lead, and the high watermark waits until
     # the ISR is large enough again (KIP-966).
     eligible_leader_replicas: bool
+    # min.insync.replicas counts no more replicas than the partition has (KAFKA-15583, from 3.7 on).
+    caps_min_isr: bool
     # A replica joins the ISR only when its LEO has also reached the leader epoch's start offset
     # (KAFKA-7128: from 2.0.1 on).
     isr_needs_epoch_start: bool
@@ -161,7 +163,8 @@ class Generation:
     # from 4.0 on: KIP-1030).
     message_timestamp_after_max_ms: int
     zookeeper_session_timeout_ms: int
-    # Whether a follower whose log ends where the leader's does has caught up whatever the time.
+    # Whether a follower whose log ends where the leader's does has caught up whatever the time (it
+    # has from 2.1 on).
     caught_up_at_log_end: bool
     # Idempotent producers, from 0.11 on; None: sequences are not looked at.
     idempotence: Idempotence | None
@@ -217,6 +220,7 @@ _V0_10: Final = Generation(
     isr_names_broker_epochs=False,
     fences_leader_epochs=False,
     eligible_leader_replicas=False,
+    caps_min_isr=False,
     isr_needs_epoch_start=False,
     withholds_stale_offsets=False,
     unclean_leader_election_enable=True,
@@ -275,6 +279,7 @@ _V2_1: Final = replace(
     same_leader=SameLeader.TRUNCATES,
     fences_leader_epochs=True,
     fences_controller_writes=True,
+    caught_up_at_log_end=True,
     fetch_version=10,
     list_offsets_version=4,
 )
@@ -291,7 +296,6 @@ _V2_8: Final = replace(
     replica_lag_time_max_ms=30_000,
     message_max_bytes=1_048_588,
     zookeeper_session_timeout_ms=18_000,
-    caught_up_at_log_end=True,
     idempotence=Idempotence(5, UnknownProducer.ACCEPTED, forgets_deleted=False),
     names_invalid_records=True,
     fetch_version=12,
@@ -304,6 +308,7 @@ _V4_0: Final = replace(
     takes_diverging_high_watermark=False,
     fetch_of_others=FetchOfOthers.REFUSED,
     eligible_leader_replicas=True,
+    caps_min_isr=True,
     reports_isr_changes=False,  # the controller makes them itself
     alters_partitions=True,
     fences_isr_members=True,

@@ -12,7 +12,11 @@ from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.group_coordinator import DelayedCommit
 from neaptide.clusters.broker.replication.interface import effects
 from neaptide.clusters.broker.replication.interface.events import ACKS_ALL, FetchRequested
-from neaptide.clusters.broker.replication.leader.produce import Appended, DelayedProduce
+from neaptide.clusters.broker.replication.leader.produce import (
+    Appended,
+    DelayedProduce,
+    has_too_small_an_isr,
+)
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.partition_rules import CommittedIsr, Leader
 from neaptide.nemesis.search.invariants.seen import Step, obeys_for_the_process_before
@@ -82,9 +86,9 @@ def acked_by_min_insync(step: Step) -> str | None:
     partition = step.partition
     if partition is None or not isinstance(partition.role, Leader):
         return None
-    isr, least = partition.role.isr.isr, partition.settings.min_insync_replicas
+    isr, rules = partition.role.isr.isr, step.broker.rules
     for offset in _newly_acked(step):
-        if len(isr) < least:
+        if has_too_small_an_isr(partition, rules):
             return f"offset {offset} is acknowledged to acks=all, with ISR {isr}"
     return None
 

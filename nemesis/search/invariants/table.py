@@ -15,6 +15,7 @@ from neaptide.nemesis.search.invariants import (
     moved,
     promises,
     replicas,
+    terms,
     waiting,
 )
 from neaptide.nemesis.search.invariants.seen import OfService, OfStep
@@ -232,6 +233,36 @@ INVARIANTS: Final = (
         "epochs-of-the-log",
         "The epochs that a broker notes begin where they begin in its records.",
         replicas.epochs_of_the_log,
+    ),
+    Invariant(
+        "knows-by-fetches",
+        "What a leader knows of a follower's log end is by that one's fetches in its own term.",
+        terms.knows_by_fetches,
+    ),
+    Invariant(
+        "fetches-from-the-leader",
+        "A follower asks the leader that it was named, and nobody else.",
+        terms.fetches_from_the_leader,
+    ),
+    Invariant(
+        "cut-by-an-answer-of-now",
+        "A log is cut by an answer only that was asked for in the leader epoch of now.",
+        terms.cut_by_an_answer_of_now,
+    ),
+    Invariant(
+        "moves-by-the-written-isr",
+        "With KIP-966 the high watermark moves while min.insync.replicas are in the written ISR.",
+        terms.moves_by_the_written_isr,
+    ),
+    Invariant(
+        "moves-as-far-as-it-may",
+        "After each of its steps a leader's high watermark is as high as the rules allow.",
+        terms.moves_as_far_as_it_may,
+    ),
+    Invariant(
+        "waits-for-something",
+        "Nobody waits for an acknowledgement whose outcome is known.",
+        terms.waits_for_something,
     ),
 )
 SENTENCES: Final[Mapping[str, str]] = {

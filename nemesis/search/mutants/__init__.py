@@ -25,6 +25,7 @@ from neaptide.nemesis.search.mutants import (
     sequences,
     several,
     successors,
+    terms,
     truncation,
     waiting,
 )
@@ -50,6 +51,7 @@ MUTANTS: Final = (
     *successors.MUTANTS,
     *relieved.MUTANTS,
     *operators.MUTANTS,
+    *terms.MUTANTS,
 )
 BY_NAME: Final[Mapping[str, Mutant]] = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

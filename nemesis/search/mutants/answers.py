@@ -41,25 +41,20 @@ def follows_always(log: UnifiedLog, batches: tuple[Batch, ...]) -> bool:
 MUTANTS: Final = (
     rule(
         "late-answers-taken",
-        replica_fetcher_manager,
-        "_take_answer",
+        replica_fetcher_manager.take_answer,
         takes_late_answers,
         "A follower takes an answer to an earlier request.",
         hidden="answers die with their connection, and each connection has one request in flight",
     ),
     rule(
         "answers-always-meant",
-        replica_fetcher_manager,
-        "_still_meant",
+        replica_fetcher_manager.still_meant,
         means_always,
         "A follower takes an answer about a state that it has left.",
-        hidden="records that lie below the end of the log are refused by the append too: the check"
-        " is a second lock",
     ),
     rule(
         "appends-below-the-end",
-        unified_log,
-        "follows",
+        unified_log.follows,
         follows_always,
         "A follower does not check that what it got lies behind the end of its log.",
         hidden="no leader answers what was not asked: the check is a second lock",

@@ -9,28 +9,32 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import step
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.group import group_coordinator, group_metadata_manager
+from neaptide.clusters.broker.replication.group import (
+    committed_offsets,
+    group_coordinator,
+    group_metadata_manager,
+)
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     CommittedOffsets,
     OffsetCommitRecord,
-    with_committed,
 )
 from neaptide.clusters.broker.replication.group.group_coordinator import DelayedCommit
 from neaptide.clusters.broker.replication.group.group_metadata_manager import (
     answer_commit,
-    on_committed_offsets_read,
 )
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.events import CommittedOffsetsRead
+from neaptide.clusters.broker.replication.rule import Rule
 from neaptide.clusters.simulation import effect_handlers
 from neaptide.clusters.simulation.broker_node import BrokerNode
 from neaptide.clusters.simulation.disk import SimulatedLog
 from neaptide.nemesis.search.mutants.mutant import Mutant, rule
 from neaptide.nemesis.search.targets import COMMITS
 
+_on_committed_offsets_read = group_metadata_manager.on_committed_offsets_read.own
+_with_committed = committed_offsets.with_committed.own
 GROUPS: Final = ("kill", "hold", COMMITS)
 
 
@@ -39,7 +43,7 @@ def acks_at_once(broker: Broker) -> int:
 
 
 def reads_nothing(broker: Broker, event: CommittedOffsetsRead, now_ms: int) -> None:
-    on_committed_offsets_read(broker, replace(event, committed_offsets={}), now_ms)
+    _on_committed_offsets_read(broker, replace(event, committed_offsets={}), now_ms)
 
 
 def reads_what_is_committed(node: BrokerNode, effect: effects.ReadCommittedOffsets) -> None:
@@ -61,14 +65,14 @@ def reads_the_first(node: BrokerNode, effect: effects.ReadCommittedOffsets) -> N
 def knows_the_first(
     positions: CommittedOffsets, records: Iterable[OffsetCommitRecord]
 ) -> CommittedOffsets:
-    return {**with_committed({}, records), **positions}
+    return {**_with_committed({}, records), **positions}
 
 
 def _of_groups(
-    name: str, owner: Any, named: Any, by: Any, sentence: str, shown: str = ""
+    name: str, rule_of: Rule[Any, Any], by: Any, sentence: str, shown: str = ""
 ) -> Mutant:
     """One function is another one, and consumers of a group commit."""
-    return rule(name, owner, named, by, sentence, faults=GROUPS, steps_only=True, shown=shown)
+    return rule(name, rule_of, by, sentence, faults=GROUPS, steps_only=True, shown=shown)
 
 
 def acknowledges_what_timed_out(self: DelayedCommit, broker: Broker) -> None:
@@ -79,45 +83,39 @@ def acknowledges_what_timed_out(self: DelayedCommit, broker: Broker) -> None:
 MUTANTS: Final = (
     rule(
         "timed-out-commit-acknowledged",
-        DelayedCommit,
-        "complete",
+        DelayedCommit.complete,
         acknowledges_what_timed_out,
         "A commit that has run out of time is acknowledged.",
         swarm=True,
     ),
     _of_groups(
         "commits-acked-at-once",
-        group_coordinator,
-        "_required_acks",
+        group_coordinator.required_acks,
         acks_at_once,
         "A commit is acknowledged before it is replicated.",
     ),
     _of_groups(
         "positions-not-read",
-        step._HANDLERS,
-        events.CommittedOffsetsRead,
+        group_metadata_manager.on_committed_offsets_read,
         reads_nothing,
         "A new coordinator knows nothing of what is in its log.",
     ),
     _of_groups(
         "positions-read-to-high-watermark",
-        effect_handlers.HANDLERS,
-        effects.ReadCommittedOffsets,
+        effect_handlers.read_committed_offsets,
         reads_what_is_committed,
         "A new coordinator reads its log to its own high watermark, which may be one round old.",
         shown="four steps",
     ),
     _of_groups(
         "first-position-read",
-        effect_handlers.HANDLERS,
-        effects.ReadCommittedOffsets,
+        effect_handlers.read_committed_offsets,
         reads_the_first,
         "A new coordinator takes the first commit of a group that it finds, not the last.",
     ),
     _of_groups(
         "first-position-known",
-        group_metadata_manager,
-        "with_committed",
+        committed_offsets.with_committed,
         knows_the_first,
         "A coordinator keeps the position that it knows when a later one is acknowledged.",
     ),

@@ -28,11 +28,11 @@ from neaptide.clusters.simulation.service import Service
 from neaptide.nemesis.search.mutants.mutant import POWER, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_next_state = leader_election.next_state
-_decide = partition_state_machine._decide
-_write = Service._write
-_send_written = partition_state_machine._send_written
-_settle = partition_state_machine._settle
+_next_state = leader_election.next_state.own
+_decide = partition_state_machine.decide_state.own
+_write = Service.write.own
+_send_written = partition_state_machine.send_written.own
+_settle = partition_state_machine.settle.own
 Live = Collection[int]
 Written = LeaderAndIsrWritten | LeaderAndIsrConflict
 
@@ -52,11 +52,11 @@ def becomes_where(is_stale: Callable[[int, int], bool]) -> Callable[..., Error]:
     def become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
         if broker.broker_id not in sent.replicas:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
-        held = replica_manager._get_or_create(broker, sent)
+        held = replica_manager.get_or_create(broker, sent)
         if is_stale(sent.state.leader_epoch, held.leader_epoch):
             return Error.STALE_CONTROLLER_EPOCH
         leads = sent.state.leader == broker.broker_id
-        take = replica_manager._become_leader if leads else replica_manager._become_follower
+        take = replica_manager.become_leader if leads else replica_manager.become_follower
         take(broker, held, sent, now_ms)
         purgatory.complete_delayed(broker, sent.partition, now_ms)
         return Error.NONE
@@ -147,31 +147,27 @@ def counts_later_falls(
 MUTANTS: Final = (
     rule(
         "fallen-leader-named",
-        partition_state_machine,
-        "_send_written",
+        partition_state_machine.send_written,
         names_the_fallen,
         "Brokers are sent a state whose leader has fallen after it was decided.",
         swarm=True,
     ),
     rule(
         "later-fall-counted-already",
-        partition_state_machine,
-        "_settle",
+        partition_state_machine.settle,
         counts_later_falls,
         "Who fell after a state was decided is taken to be counted in it.",
         shown="an elected leader that dies and is back before its election is written",
     ),
     rule(
         "stale-controller-obeyed",
-        replica_manager,
-        "_is_stale",
+        replica_manager.is_stale,
         believes_any_controller,
         "A controller of an earlier epoch is obeyed, and its epoch believed.",
     ),
     rule(
         "stale-controller-followed",
-        replica_manager,
-        "_is_stale",
+        replica_manager.is_stale,
         never_stale,
         "A controller of an earlier epoch is obeyed.",
         hidden="the leader epochs that it sends are old too, or what it wrote while it was one:"
@@ -179,77 +175,65 @@ MUTANTS: Final = (
     ),
     rule(
         "older-leader-epoch-obeyed",
-        replica_manager,
-        "_become",
+        replica_manager.become,
         becomes_where(lambda epoch, known: False),
         "A state of an earlier leader epoch is obeyed.",
-        hidden="only controllers send leader epochs: an earlier one is refused by its own"
-        " epoch, and what one of them sends arrives in order",
     ),
     rule(
         "equal-leader-epoch-obeyed",
-        replica_manager,
-        "_become",
+        replica_manager.become,
         becomes_where(lambda epoch, known: epoch < known),
         "A state of the same leader epoch is obeyed again.",
         shown="a new controller whose word comes late",
     ),
     rule(
         "controller-writes-unfenced",
-        Service,
-        "_write",
+        Service.write,
         writes_for_any_controller,
         "A controller writes whatever epoch it is of.",
         shown="a controller that is deposed over a write, message by message",
     ),
     rule(
         "isr-writes-without-version",
-        Service,
-        "_write",
+        Service.write,
         writes_any_version,
         "A leader writes its ISR over whatever was written meanwhile.",
         shown="an ISR change that comes after the controller's",
     ),
     rule(
         "dead-and-back-is-in-sync",
-        partition_state_machine,
-        "_decide",
+        partition_state_machine.decide_state,
         forgets_who_fell,
         "A replica that died and is back before that is decided does not leave the ISR.",
         faults=POWER,
     ),
     rule(
         "elects-unclean",
-        leader_election,
-        "next_state",
+        leader_election.next_state,
         elects_unclean,
         "With nobody of the ISR alive, another replica leads.",
     ),
     rule(
         "elects-the-first",
-        leader_election,
-        "next_state",
+        leader_election.next_state,
         elects_the_first,
         "The first replica that lives leads, be it in the ISR or not.",
     ),
     rule(
         "elects-in-the-old-epoch",
-        leader_election,
-        "next_state",
+        leader_election.next_state,
         elects_in_the_old_epoch,
         "A new leader leads in the epoch of the old one.",
     ),
     rule(
         "takes-all-living-as-in-sync",
-        leader_election,
-        "next_state",
+        leader_election.next_state,
         takes_all_living_as_in_sync,
         "After an election, all that live are in the ISR.",
     ),
     rule(
         "keeps-the-dead-in-sync",
-        leader_election,
-        "next_state",
+        leader_election.next_state,
         keeps_the_dead_in_sync,
         "The controller leaves the dead in the ISR.",
         hidden="only availability suffers: the high watermark waits for the dead until the leader"

@@ -11,24 +11,27 @@ from typing import Any, Final
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller import (
-    alter_partition,
     leader_election,
     partition_state_machine,
 )
 from neaptide.clusters.broker.replication.controller.controller_context import Active
+from neaptide.clusters.broker.replication.generation import Generation
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
-from neaptide.clusters.broker.replication.partition import partition_rules
+from neaptide.clusters.broker.replication.partition import eligible_leader_replicas, partition_rules
 from neaptide.clusters.broker.replication.partition.eligible_leader_replicas import Eligibility
-from neaptide.nemesis.search.mutants.mutant import POWER, TORN, V4_0, Mutant, rule
+from neaptide.clusters.broker.replication.partition.partition_rules import Partition
+from neaptide.nemesis.search.mutants.mutant import POWER, TORN, V4_0, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_next_eligible_state = leader_election.next_state_with_elr
-_decide = partition_state_machine._decide
+_next_eligible_state = leader_election.next_state_with_elr.own
+_maybe_increment = partition_rules.maybe_increment_high_watermark.own
+_decide = partition_state_machine.decide_state.own
 Live = Collection[int]
 
 
-def never_under_min_isr(isr: Collection[int], assigned: Collection[int], min_isr: int) -> bool:
-    return False
+def moves_under_min_isr(led: Partition, *, rules: Generation, **others: Any) -> Partition:
+    rules = replace(rules, eligible_leader_replicas=False)
+    return _maybe_increment(led, rules=rules, **others)
 
 
 def trusts_the_torn(
@@ -69,9 +72,8 @@ def prefers_the_last_leader(
 MUTANTS: Final = (
     rule(
         "hw-moves-under-min-isr",
-        partition_rules,
-        "is_under_min_isr",
-        never_under_min_isr,
+        partition_rules.maybe_increment_high_watermark,
+        moves_under_min_isr,
         "The high watermark moves while the ISR is smaller than min.insync.replicas.",
         rules=V4_0,
         acks=("0", "all"),
@@ -79,8 +81,7 @@ MUTANTS: Final = (
     ),
     rule(
         "trusts-the-torn",
-        partition_state_machine,
-        "_decide",
+        partition_state_machine.decide_state,
         trusts_the_torn,
         "A replica that comes back from an unclean shutdown stays eligible.",
         rules=V4_0,
@@ -89,8 +90,7 @@ MUTANTS: Final = (
     ),
     rule(
         "torn-not-seen-by-a-new-controller",
-        leader_election,
-        "came_back_torn",
+        leader_election.came_back_torn,
         nobody_came_back_torn,
         "A new controller does not ask who came back torn before it was one.",
         rules=V4_0,
@@ -98,19 +98,16 @@ MUTANTS: Final = (
         steps_only=True,
         shown="a power failure among clean shutdowns",
     ),
-    Mutant(
+    rule(
         "eligible-for-ever",
+        eligible_leader_replicas.next_elr,
+        never_clears_eligible,
         "Who was once eligible stays it when the ISR is large enough again.",
-        V4_0,
-        (
-            (leader_election, "next_elr", never_clears_eligible),
-            (alter_partition, "next_elr", never_clears_eligible),
-        ),
+        rules=V4_0,
     ),
     rule(
         "prefers-the-last-leader",
-        leader_election,
-        "next_state_with_elr",
+        leader_election.next_state_with_elr,
         prefers_the_last_leader,
         "The last leader, back from an unclean shutdown, is elected over one who is eligible.",
         rules=V4_0,

@@ -27,8 +27,8 @@ from neaptide.nemesis.search.mutants.mutant import ONE, V2_0, V2_1, ZOMBIES, row
 from neaptide.nemesis.search.targets import FOUR
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_append_as_follower = partition_rules.append_as_follower
-_write = Disk.write
+_append_as_follower = partition_rules.append_as_follower.own
+_write = Disk.write.own
 
 
 def notes_no_epochs(
@@ -89,22 +89,19 @@ MUTANTS: Final = (
     ),
     rule(
         "followers-note-no-epochs",
-        partition_rules,
-        "append_as_follower",
+        partition_rules.append_as_follower,
         notes_no_epochs,
         "A follower does not note the epochs of what it appends.",
     ),
     rule(
         "empty-epochs-make-no-room",
-        leader_epoch_file_cache,
-        "assign",
+        leader_epoch_file_cache.assign,
         makes_no_room,
         "An epoch that got no record stays when another one begins at the same offset.",
     ),
     rule(
         "epochs-not-written",
-        Disk,
-        "write",
+        Disk.write,
         writes_no_epochs,
         "The epoch checkpoint is read at the start, and never written.",
     ),

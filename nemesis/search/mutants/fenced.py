@@ -16,8 +16,12 @@ from neaptide.clusters.broker.replication.interface.events import (
     FetchedPartition,
     FetchRequested,
 )
-from neaptide.clusters.broker.replication.leader import fetch, in_sync_replicas, log_offsets
-from neaptide.clusters.broker.replication.leader.fencing import leader_error
+from neaptide.clusters.broker.replication.leader import (
+    fencing,
+    fetch,
+    in_sync_replicas,
+    log_offsets,
+)
 from neaptide.clusters.broker.replication.model import (
     UNDEFINED_EPOCH,
     LeaderAndIsr,
@@ -30,12 +34,14 @@ from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache impo
     MeetingPoint,
 )
 from neaptide.clusters.broker.replication.partition.partition_rules import Partition
-from neaptide.nemesis.search.mutants.mutant import Mutant, unseen
+from neaptide.nemesis.search.mutants.mutant import unseen
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_meeting_point = leader_epoch_file_cache.meeting_point
-_record_follower_fetch = fetch._record_follower_fetch
-_epoch_end = log_offsets._epoch_end
+_meeting_point = leader_epoch_file_cache.meeting_point.own
+_record_follower_fetch = fetch.record_follower_fetch.own
+_leader_error = fencing.leader_error.own
+_fetch_error = fetch.fetch_error.own
+_epoch_end = log_offsets.epoch_end.own
 
 
 def refuses_no_later_epoch(
@@ -44,13 +50,15 @@ def refuses_no_later_epoch(
     held = broker.partitions.get(topic_partition)
     is_later = held is not None and current_leader_epoch > held.leader_epoch
     epoch = UNDEFINED_EPOCH if is_later else current_leader_epoch
-    return leader_error(broker, topic_partition, epoch)
+    return _leader_error(broker, topic_partition, epoch)
 
 
-def refuses_no_epoch(
-    broker: Broker, topic_partition: TopicPartition, current_leader_epoch: int = UNDEFINED_EPOCH
-) -> Error:
-    return leader_error(broker, topic_partition)
+def fetches_of_any_epoch(broker: Broker, event: FetchRequested, asked: FetchedPartition) -> Error:
+    return _fetch_error(broker, event, replace(asked, current_leader_epoch=UNDEFINED_EPOCH))
+
+
+def ends_for_any_epoch(broker: Broker, asked: EpochAsked) -> EpochEndOffsetResult:
+    return _epoch_end(broker, replace(asked, current_leader_epoch=UNDEFINED_EPOCH))
 
 
 def led_in_any_epoch(
@@ -85,52 +93,43 @@ def ends_at_high_watermark(broker: Broker, asked: EpochAsked) -> EpochEndOffsetR
 MUTANTS: Final = (
     unseen(
         "fenced-fetches-counted",
-        fetch,
-        "_record_follower_fetch",
+        fetch.record_follower_fetch,
         counts_every_epoch,
         "A fetch of another leader epoch is refused, and counted all the same.",
     ),
     unseen(
         "epochs-end-at-the-high-watermark",
-        log_offsets,
-        "_epoch_end",
+        log_offsets.epoch_end,
         ends_at_high_watermark,
         "No epoch ends, for who asks, past the leader's high watermark.",
     ),
-    Mutant(
+    unseen(
         "later-epochs-answered",
+        fencing.leader_error,
+        refuses_no_later_epoch,
         "A request of a later leader epoch is answered.",
-        replaced=(
-            (fetch, "leader_error", refuses_no_later_epoch),
-            (log_offsets, "leader_error", refuses_no_later_epoch),
-        ),
-        swarm=True,
     ),
     unseen(
         "fetches-of-any-epoch",
-        fetch,
-        "leader_error",
-        refuses_no_epoch,
+        fetch.fetch_error,
+        fetches_of_any_epoch,
         "A fetch of another leader epoch is answered; questions for epoch ends are not.",
     ),
     unseen(
         "epoch-ends-for-any-epoch",
-        log_offsets,
-        "leader_error",
-        refuses_no_epoch,
+        log_offsets.epoch_end,
+        ends_for_any_epoch,
         "A question for an epoch's end in another leader epoch is answered; fetches are not.",
     ),
     unseen(
         "isr-answers-of-any-epoch",
-        in_sync_replicas,
-        "_led_in_epoch",
+        in_sync_replicas.led_in_epoch,
         led_in_any_epoch,
         "A leader takes the answer to an ISR change of an earlier leader epoch for one of now.",
     ),
     unseen(
         "meets-at-the-leaders-end",
-        leader_epoch_file_cache,
-        "meeting_point",
+        leader_epoch_file_cache.meeting_point,
         meets_at_the_leaders_end,
         "Where both logs know an epoch, a follower forgets that its own may end before.",
         shown="the found schedule kip-279-divergence",

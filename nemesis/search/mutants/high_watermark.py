@@ -28,11 +28,11 @@ from neaptide.nemesis.search.mutants.isr import without_leaving
 from neaptide.nemesis.search.mutants.mutant import ONE, STALE, UNCLEAN, Mutant, rule, unseen
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_partition_truncate_to = partition_rules.truncate_to
-_make_leader = partition_rules.make_leader
-_append_as_follower = partition_rules.append_as_follower
-_record_follower_fetch = partition_rules.record_follower_fetch
-_stored = Disk.stored
+_partition_truncate_to = partition_rules.truncate_to.own
+_make_leader = partition_rules.make_leader.own
+_append_as_follower = partition_rules.append_as_follower.own
+_record_follower_fetch = partition_rules.record_follower_fetch.own
+_stored = Disk.stored.own
 Members = Callable[[Leader], Collection[int]]
 MoveHighWatermark = Callable[..., Partition]
 
@@ -160,14 +160,13 @@ def reads_no_high_watermark(disk: Disk) -> Mapping[TopicPartition, StoredReplica
 
 
 def moves_hw(name: str, by: MoveHighWatermark, sentence: str, **rest: Any) -> Mutant:
-    return rule(name, partition_rules, "maybe_increment_high_watermark", by, sentence, **rest)
+    return rule(name, partition_rules.maybe_increment_high_watermark, by, sentence, **rest)
 
 
 MUTANTS: Final = (
     unseen(
         "log-ends-never-go-back",
-        partition_rules,
-        "record_follower_fetch",
+        partition_rules.record_follower_fetch,
         log_ends_never_go_back,
         "A follower that has lost records is counted with those that it had fetched.",
     ),
@@ -213,37 +212,32 @@ MUTANTS: Final = (
     ),
     rule(
         "believes-all-level",
-        partition_rules,
-        "make_leader",
+        partition_rules.make_leader,
         believes_all_level,
         "A new leader believes that its followers have all that it has.",
     ),
     rule(
         "followers-believe-all-committed",
-        partition_rules,
-        "append_as_follower",
+        partition_rules.append_as_follower,
         believes_its_log_committed,
         "A follower takes all that it has for committed.",
     ),
     rule(
         "hw-read-as-log-end",
-        Disk,
-        "stored",
+        Disk.stored,
         reads_log_end_as_high_watermark,
         "A broker that starts takes all that it has for committed.",
     ),
     rule(
         "hw-not-read",
-        Disk,
-        "stored",
+        Disk.stored,
         reads_no_high_watermark,
         "A broker that starts knows no high watermark.",
         hidden="from 0.11 on it only delays: a high watermark that is too low decides nothing",
     ),
     rule(
         "hw-not-truncated",
-        partition_rules,
-        "truncate_to",
+        partition_rules.truncate_to,
         keeps_high_watermark,
         "A high watermark stays where it was when the log before it is cut.",
         settings=UNCLEAN,

@@ -65,15 +65,13 @@ MUTANTS: Final = (
     ),
     rule(
         "joins-below-high-watermark",
-        partition_rules,
-        "may_join_isr",
+        partition_rules.may_join_isr,
         joins_where(lambda led, leader, end: end >= leader.epoch_start_offset),
         "A follower joins the ISR although it has not reached the high watermark.",
     ),
     rule(
         "joins-one-short",
-        partition_rules,
-        "may_join_isr",
+        partition_rules.may_join_isr,
         joins_where(
             lambda led, leader, end: end >= max(leader.epoch_start_offset, led.high_watermark) - 1
         ),
@@ -81,15 +79,13 @@ MUTANTS: Final = (
     ),
     rule(
         "joins-on-any-fetch",
-        partition_rules,
-        "may_join_isr",
+        partition_rules.may_join_isr,
         joins_where(lambda led, leader, end: True),
         "A follower joins the ISR with its first fetch.",
     ),
     rule(
         "takes-the-isr-it-wanted",
-        partition_rules,
-        "abandon_isr_change",
+        partition_rules.abandon_isr_change,
         takes_what_it_wanted,
         "A leader that lost the race to write an ISR believes in what it wanted to write.",
         topic_settings=ONE,
@@ -97,8 +93,7 @@ MUTANTS: Final = (
     ),
     rule(
         "takes-the-old-isr",
-        partition_rules,
-        "doubt_isr_change",
+        partition_rules.doubt_isr_change,
         takes_the_old_isr,
         "A leader whose session ends over an ISR change believes that it was not written.",
         topic_settings=ONE,
@@ -106,8 +101,7 @@ MUTANTS: Final = (
     ),
     rule(
         "isr-never-shrinks",
-        partition_rules,
-        "out_of_sync_replicas",
+        partition_rules.out_of_sync_replicas,
         nobody_is_out_of_sync,
         "A leader never takes anybody out of the ISR.",
         hidden="only availability suffers: the high watermark waits for who is stuck",

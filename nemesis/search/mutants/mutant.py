@@ -8,15 +8,16 @@ cannot be found, `shown` what shows one in the tests for which a search takes lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
+from neaptide.clusters.broker.replication.rule import Rule
 from neaptide.nemesis.search.targets import NAMES
 
-Replaced = tuple[Any, Any, Any]  # in what, by which name, by what
+Replaced = tuple[Rule[..., Any], Callable[..., Any]]  # which rule, by what
 USUAL: Final = ("kill", "hold", "cut", "pause", "wait")
 POWER: Final = ("kill", "power_off", "hold", "wait")
 ZOMBIES: Final = ("kill", "hold", "zombie")
@@ -56,32 +57,27 @@ def row(name: str, sentence: str, rules: Generation, **rest: Any) -> Mutant:
     return Mutant(name, sentence, rules, **rest)
 
 
-def rule(name: str, owner: Any, named: Any, by: Any, sentence: str, **rest: Any) -> Mutant:
-    """One function is another one."""
-    return Mutant(name, sentence, replaced=((owner, named, by),), **rest)
+def rule(
+    name: str, own: Rule[..., Any], by: Callable[..., Any], sentence: str, **rest: Any
+) -> Mutant:
+    """Another function stands in for one rule."""
+    return Mutant(name, sentence, replaced=((own, by),), **rest)
 
 
-def unseen(name: str, owner: Any, named: Any, by: Any, sentence: str, **rest: Any) -> Mutant:
-    """One function is another one; the search gets no hint."""
-    return rule(name, owner, named, by, sentence, swarm=True, **rest)
+def unseen(
+    name: str, own: Rule[..., Any], by: Callable[..., Any], sentence: str, **rest: Any
+) -> Mutant:
+    """Another function stands in for one rule; the search gets no hint."""
+    return rule(name, own, by, sentence, swarm=True, **rest)
 
 
 @contextmanager
 def applied(mutant: Mutant) -> Iterator[None]:
     """While it lasts, this process plays by the mutant's rule."""
-    before = [_put(owner, name, rule) for owner, name, rule in mutant.replaced]
+    for own, by in mutant.replaced:
+        own.now = by
     try:
         yield
     finally:
-        for (owner, name, _), rule in zip(mutant.replaced, before, strict=True):
-            _put(owner, name, rule)
-
-
-def _put(owner: Any, name: Any, rule: Any) -> Any:
-    """Puts a rule in its place: a module's, a class's or a table's. Returns what was there."""
-    if isinstance(owner, dict):
-        before, owner[name] = owner[name], rule
-        return before
-    before = getattr(owner, name)
-    setattr(owner, name, rule)
-    return before
+        for own, _ in mutant.replaced:
+            own.now = own.own

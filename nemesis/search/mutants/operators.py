@@ -24,9 +24,9 @@ from neaptide.clusters.simulation.service import Service
 from neaptide.nemesis.search.mutants.mutant import ONE, Mutant, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_is_refused = Service._is_refused
-_begin = reassignments.begin
-_write_assignment = reassignments.write_assignment
+_is_refused = Service.is_refused.own
+_begin = reassignments.begin.own
+_write_assignment = reassignments.write_assignment.own
 Live = Collection[int]
 MOVES: Final = ("kill", "hold", "cut", "reassign")
 DEPOSED: Final = ("reassign", "depose")
@@ -121,32 +121,28 @@ def assigns_the_target_at_once(
 MUTANTS: Final = (
     rule(
         "reassignment-deleted-unfenced",
-        Service,
-        "_is_refused",
+        Service.is_refused,
         deletes_for_any_controller,
         "A controller that is deposed takes out of the znode what its successor is asked for.",
         faults=DEPOSED,
     ),
     rule(
         "reassigned-before-in-sync",
-        leader_election,
-        "with_reassigned",
+        leader_election.with_reassigned,
         ends_before_all_are_in_sync,
         "A reassignment ends when its replicas live, whether or not they are in the ISR.",
         faults=MOVES,
     ),
     rule(
         "led-from-outside-the-target",
-        leader_election,
-        "with_reassigned",
+        leader_election.with_reassigned,
         leads_on_outside_the_target,
         "A reassignment ends with the old leader, whether or not it stays a replica.",
         faults=MOVES,
     ),
     rule(
         "prefers-out-of-sync",
-        leader_election,
-        "with_preferred",
+        leader_election.with_preferred,
         prefers_out_of_sync,
         "The preferred leader is elected where it lives, whether or not it is in the ISR.",
         faults=("kill", "hold", "cut", "wait", "elect"),
@@ -156,15 +152,14 @@ MUTANTS: Final = (
         "deletes-before-it-leaves-the-isr",
         "A reassignment begins with the deletion of the replicas that are to go.",
         replaced=(
-            (reassignments, "_needed", needs_no_replica),
-            (reassignments, "begin", begins_with_the_deletion),
+            (reassignments.still_needed, needs_no_replica),
+            (reassignments.begin, begins_with_the_deletion),
         ),
         faults=MOVES,
     ),
     rule(
         "assigns-the-target-at-once",
-        reassignments,
-        "write_assignment",
+        reassignments.write_assignment,
         assigns_the_target_at_once,
         "A reassignment is written without the old replicas, before the new ones are in sync.",
         faults=MOVES,

@@ -6,13 +6,12 @@ Each broken rule is the core's own with one thing wrong, and keeps its signature
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.follower import out_of_range
 from neaptide.clusters.broker.replication.follower.replica_fetcher import Fetching, FetchState
 from neaptide.clusters.broker.replication.follower.truncation import start_afresh
-from neaptide.clusters.broker.replication.interface.effects import FetchedResult
 from neaptide.clusters.broker.replication.interface.events import (
     CONSUMER,
     FetchRequested,
@@ -25,10 +24,10 @@ from neaptide.clusters.simulation.disk import SimulatedLog
 from neaptide.nemesis.search.mutants.mutant import unseen
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_readable_end = fetch._readable_end
-_respond = fetch._respond
-_next_state = out_of_range.next_state
-_retain = SimulatedLog.retain
+_readable_end = fetch.readable_end.own
+_respond = fetch.respond.own
+_next_state = out_of_range.next_state.own
+_retain = SimulatedLog.retain.own
 
 
 def shows_what_it_had(led: Partition, replica_id: int) -> int:
@@ -49,15 +48,8 @@ def answers_log_end(
     _respond(broker, message, high_watermarks)
 
 
-def starts_at_the_high_watermark(
-    partition: TopicPartition,
-    error: Any,
-    high_watermark: int,
-    log_start_offset: int,
-    *others: Any,
-) -> FetchedResult:
-    start_offset = max(log_start_offset, high_watermark)
-    return FetchedResult(partition, error, high_watermark, start_offset, *others)
+def starts_at_the_high_watermark(led: Partition) -> int:
+    return max(led.log.start_offset, led.high_watermark)
 
 
 def starts_afresh_at_the_end(
@@ -76,36 +68,31 @@ def retains_nothing_committed(log: SimulatedLog, high_watermark: int) -> bool:
 MUTANTS: Final = (
     unseen(
         "new-leader-shows-all-it-had",
-        fetch,
-        "_readable_end",
+        fetch.readable_end,
         shows_what_it_had,
         "A new leader lets consumers read all that it had when it became leader.",
     ),
     unseen(
         "consumers-receive-the-log-end",
-        fetch,
-        "_respond",
+        fetch.respond,
         answers_log_end,
         "Answers to consumers carry the log end offset as the high watermark.",
     ),
     unseen(
         "log-start-is-high-watermark",
-        fetch,
-        "FetchedResult",
+        fetch.shown_log_start,
         starts_at_the_high_watermark,
         "A leader's answers carry the high watermark as the log start offset.",
     ),
     unseen(
         "starts-afresh-at-the-end",
-        out_of_range,
-        "next_state",
+        out_of_range.next_state,
         starts_afresh_at_the_end,
         "A follower that is out of range starts afresh where its leader's log ends.",
     ),
     unseen(
         "retention-ignores-high-watermark",
-        SimulatedLog,
-        "retain",
+        SimulatedLog.retain,
         retains_nothing_committed,
         "Retention deletes what is not committed yet.",
     ),

@@ -14,7 +14,7 @@ from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartit
 from neaptide.nemesis.search.mutants.mutant import ONE, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_decide = partition_state_machine._decide
+_decide = partition_state_machine.decide_state.own
 RELIEVED = {"controlled.shutdown.enable": "true"}
 
 
@@ -43,8 +43,7 @@ def hands_over_to_anyone(
 MUTANTS = (
     rule(
         "hands-over-to-anyone",
-        partition_state_machine,
-        "_decide",
+        partition_state_machine.decide_state,
         hands_over_to_anyone,
         "What a stopping broker leads is led by the next that lives, whether or not it is in sync.",
         settings=RELIEVED,

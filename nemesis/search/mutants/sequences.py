@@ -8,11 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import step
 from neaptide.clusters.broker.replication.broker import Broker, StoredReplica
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import Idempotence
-from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.interface.events import ProducedBatch, ProducersRead
 from neaptide.clusters.broker.replication.leader import produce
 from neaptide.clusters.broker.replication.leader.produce import Appended
@@ -27,16 +25,18 @@ from neaptide.clusters.broker.replication.partition.producer_state_manager impor
     Producers,
     Refused,
 )
-from neaptide.clusters.broker.replication.replicas.log_manager import on_producers_read
+from neaptide.clusters.broker.replication.replicas import log_manager
+from neaptide.clusters.broker.replication.rule import Rule
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.nemesis.search.mutants.mutant import ONE, Mutant, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_check = producer_state_manager.check
-_known = produce._known
-_append_as_leader = partition_rules.append_as_leader
-_append_as_follower = partition_rules.append_as_follower
-_stored = Disk.stored
+_check = producer_state_manager.check.own
+_known = produce.known_error.own
+_append_as_leader = partition_rules.append_as_leader.own
+_append_as_follower = partition_rules.append_as_follower.own
+_on_producers_read = log_manager.on_producers_read.own
+_stored = Disk.stored.own
 
 
 def checks_nothing(
@@ -91,7 +91,7 @@ def remembers_what_was_cut(broker: Broker, event: ProducersRead, now_ms: int) ->
 
 
 def forgets_all_when_cut(broker: Broker, event: ProducersRead, now_ms: int) -> None:
-    on_producers_read(broker, replace(event, producers=NO_PRODUCERS), now_ms)
+    _on_producers_read(broker, replace(event, producers=NO_PRODUCERS), now_ms)
 
 
 def reads_no_producers(disk: Disk) -> dict[TopicPartition, StoredReplica]:
@@ -105,75 +105,68 @@ def _with(held: Partition, remembered: Producers) -> Partition:
     return replace(held, log=replace(held.log, producers=remembered))
 
 
-def _of_producers(name: str, owner: Any, named: Any, by: Any, sentence: str, **rest: Any) -> Mutant:
+def _of_producers(
+    name: str, rule_of: Rule[Any, Any], by: Any, sentence: str, **rest: Any
+) -> Mutant:
     """One function is another one, and producers are idempotent."""
-    return rule(name, owner, named, by, sentence, idempotence=True, **rest)
+    return rule(name, rule_of, by, sentence, idempotence=True, **rest)
 
 
 MUTANTS: Final = (
     _of_producers(
         "sequences-not-checked",
-        producer_state_manager,
-        "check",
+        producer_state_manager.check,
         checks_nothing,
         "A leader appends whatever sequence an idempotent producer sends.",
     ),
     _of_producers(
         "duplicates-appended",
-        producer_state_manager,
-        "check",
+        producer_state_manager.check,
         appends_duplicates,
         "A leader appends a batch that it knows again.",
     ),
     _of_producers(
         "duplicates-acked-at-once",
-        produce,
-        "_known",
+        produce.known_error,
         acks_duplicates_at_once,
         "A duplicate is acknowledged to acks=all although its first copy is not committed.",
     ),
     _of_producers(
         "gaps-accepted",
-        producer_state_manager,
-        "check",
+        producer_state_manager.check,
         accepts_gaps,
         "A leader appends a batch before which others are missing.",
         hidden="what is missing is refused when it comes, and never acknowledged",
     ),
     _of_producers(
         "late-sequences-taken",
-        producer_state_manager,
-        "check",
+        producer_state_manager.check,
         takes_what_came_late,
         "A leader appends a batch after those that should have come behind it.",
         shown="a fixed schedule of tests of idempotence",
     ),
     _of_producers(
         "leaders-learn-nothing",
-        partition_rules,
-        "append_as_leader",
+        partition_rules.append_as_leader,
         leaders_learn_nothing,
         "A leader does not remember the sequences of what it appends.",
     ),
     _of_producers(
         "followers-learn-nothing",
-        partition_rules,
-        "append_as_follower",
+        partition_rules.append_as_follower,
         followers_learn_nothing,
         "A follower does not remember the sequences of what it appends.",
     ),
     _of_producers(
         "remembers-what-was-cut",
-        step._HANDLERS,
-        events.ProducersRead,
+        log_manager.on_producers_read,
         remembers_what_was_cut,
         "A log that is cut keeps what is remembered of the batches that were cut off.",
         topic_settings=ONE,
     ),
     _of_producers(
         "forgets-all-when-cut",
-        step._HANDLERS,
-        events.ProducersRead,
+        log_manager.on_producers_read,
         forgets_all_when_cut,
         "A log that is cut forgets also the producers of what is left.",
         topic_settings=ONE,
@@ -181,8 +174,7 @@ MUTANTS: Final = (
     ),
     _of_producers(
         "producers-not-read",
-        Disk,
-        "stored",
+        Disk.stored,
         reads_no_producers,
         "A broker that starts knows nothing of the producers of what is on its disk.",
     ),

@@ -33,18 +33,18 @@ from neaptide.clusters.broker.replication.partition.partition_rules import Parti
 from neaptide.nemesis.search.mutants.mutant import unseen
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_with_outcome = produce.with_outcome
-_truncate = replica_fetcher_manager._truncate
-_respond = fetch._respond
+_with_outcome = produce.with_outcome.own
+_truncate = replica_fetcher_manager.truncate_as_answered.own
+_respond = fetch.respond.own
 
 
 def asks_all_for_one_epoch(broker: Broker, fetcher: ReplicaFetcher) -> bool:
     """By the first partition's latest epoch."""
-    chosen = replica_fetcher_manager._in_state(broker, fetcher, Truncating)
+    chosen = replica_fetcher_manager.in_state(broker, fetcher, Truncating)
     if chosen:
         epoch = leader_epoch_file_cache.latest_epoch(chosen[0][2].log.epochs)
         asked = tuple(EpochAsked(tp, epoch, followed.leader_epoch) for tp, followed, _ in chosen)
-        sequence = replica_fetcher_manager._sent(broker, fetcher, chosen)
+        sequence = replica_fetcher_manager.sent_to(broker, fetcher, chosen)
         broker.do(SendOffsetForLeaderEpoch(fetcher.fetcher_id, sequence, asked))
     return bool(chosen)
 
@@ -95,36 +95,31 @@ def finds_out_anew(
 MUTANTS: Final = (
     unseen(
         "outcomes-found-anew",
-        produce,
-        "with_outcome",
+        produce.with_outcome,
         finds_out_anew,
         "What became of a partition of a produce request is found out again while others wait.",
     ),
     unseen(
         "completes-with-any-partition",
-        DelayedProduce,
-        "is_complete",
+        DelayedProduce.is_complete,
         completes_with_any,
         "A produce request is answered when one of its partitions is done.",
     ),
     unseen(
         "asks-all-for-one-epoch",
-        replica_fetcher_manager,
-        "_send_epochs",
+        replica_fetcher_manager.send_epochs,
         asks_all_for_one_epoch,
         "A follower asks for the first partition's latest epoch in the name of all.",
     ),
     unseen(
         "one-truncated-all-fetch",
-        replica_fetcher_manager,
-        "_truncate",
+        replica_fetcher_manager.truncate_as_answered,
         ends_the_truncation_of_all,
         "When one partition of a fetcher is truncated, the others fetch without being so.",
     ),
     unseen(
         "first-high-watermark-for-all",
-        fetch,
-        "_respond",
+        fetch.respond,
         answers_the_first_high_watermark,
         "An answer carries the high watermark of its first partition for all of them.",
     ),

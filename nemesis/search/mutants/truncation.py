@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from neaptide.clusters.broker.replication import step
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.follower import (
@@ -25,7 +24,6 @@ from neaptide.clusters.broker.replication.follower.replica_fetcher import (
     Truncating,
 )
 from neaptide.clusters.broker.replication.generation import Generation, Truncation
-from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.interface.events import (
     FetchedPartition,
     FetcherRequestFailed,
@@ -42,11 +40,11 @@ from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLo
 from neaptide.nemesis.search.mutants.mutant import ONE, V0_11, V2_1, V2_8, row, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_truncate = truncation.truncate
-_log_truncate_to = unified_log.truncate_to
-_on_request_failed = replica_fetcher_manager.on_request_failed
-_diverging_epoch = fetch.diverging_epoch
-_truncate_on_fetch = replica_fetcher_manager._truncate_on_fetch
+_truncate = truncation.truncate.own
+_log_truncate_to = unified_log.truncate_to.own
+_on_request_failed = replica_fetcher_manager.on_request_failed.own
+_diverging_epoch = fetch.diverging_epoch.own
+_truncate_on_fetch = replica_fetcher_manager.truncate_on_fetch.own
 
 
 def truncates_one_too_far(broker: Broker, led: Partition, offset: int) -> Partition:
@@ -145,37 +143,32 @@ MUTANTS: Final = (
     ),
     rule(
         "truncates-one-too-far",
-        truncation,
-        "truncate",
+        truncation.truncate,
         truncates_one_too_far,
         "Where a follower truncates, it takes one record more away.",
         topic_settings=ONE,
     ),
     rule(
         "truncates-one-too-little",
-        truncation,
-        "truncate",
+        truncation.truncate,
         truncates_one_too_little,
         "Where a follower truncates, it leaves one record too many.",
     ),
     rule(
         "truncates-nothing",
-        truncation,
-        "truncate",
+        truncation.truncate,
         truncates_nothing,
         "A follower keeps what its new leader never had.",
     ),
     rule(
         "fetches-without-an-answer",
-        step._HANDLERS,
-        events.FetcherRequestFailed,
+        replica_fetcher_manager.on_request_failed,
         fetches_without_an_answer,
         "A follower whose question for the epoch's end fails truncates to its high watermark.",
     ),
     rule(
         "epochs-not-truncated",
-        unified_log,
-        "truncate_to",
+        unified_log.truncate_to,
         keeps_epochs,
         "A log that is cut keeps the epochs of what was cut off.",
         rules=V0_11,  # from 2.0 on two other rules forget them in time
@@ -186,8 +179,7 @@ MUTANTS: Final = (
     ),
     rule(
         "empty-epochs-kept",
-        truncation,
-        "_forget_empty_epochs",
+        truncation.forget_empty_epochs,
         forgets_no_epoch,
         "A follower asks again and again for an epoch in which it led and wrote nothing.",
         topic_settings=ONE,
@@ -197,15 +189,13 @@ MUTANTS: Final = (
     ),
     rule(
         "epoch-ends-at-log-end",
-        log_offsets,
-        "_end_of",
+        log_offsets.end_of,
         answers_its_log_end,
         "A leader answers that every epoch ends where its log ends.",
     ),
     rule(
         "starts-afresh-always",
-        out_of_range,
-        "next_state",
+        out_of_range.next_state,
         starts_afresh_always,
         "A follower that is out of range drops its whole log, whatever the leader has.",
         hidden="from 2.0 on a follower truncates before it fetches, so it is out of range only"
@@ -213,8 +203,7 @@ MUTANTS: Final = (
     ),
     rule(
         "serves-any-offset",
-        fetch,
-        "_fetch_error",
+        fetch.fetch_error,
         serves_any_offset,
         "A leader does not refuse a fetch offset that is past its log.",
         hidden="from 2.0 on a follower truncates before it fetches, and fencing keeps those of"
@@ -222,8 +211,7 @@ MUTANTS: Final = (
     ),
     rule(
         "diverging-fetch-served",
-        fetch,
-        "diverging_epoch",
+        fetch.diverging_epoch,
         diverges_nowhere,
         "A leader sends records to a follower whose last fetched epoch diverges.",
         rules=V2_8,
@@ -231,8 +219,7 @@ MUTANTS: Final = (
     ),
     rule(
         "diverges-by-epoch-alone",
-        fetch,
-        "diverging_epoch",
+        fetch.diverging_epoch,
         diverges_by_epoch_alone,
         "A leader does not look whether the last fetched epoch ends before the fetch offset.",
         rules=V2_8,
@@ -240,8 +227,7 @@ MUTANTS: Final = (
     ),
     rule(
         "diverges-by-offset-alone",
-        fetch,
-        "diverging_epoch",
+        fetch.diverging_epoch,
         diverges_by_offset_alone,
         "A leader does not look whether the last fetched epoch is one that it never had.",
         rules=V2_8,
@@ -251,8 +237,7 @@ MUTANTS: Final = (
     ),
     rule(
         "diverging-fetch-counted",
-        fetch,
-        "_shows_log_end_offset",
+        fetch.shows_log_end_offset,
         shows_always,
         "A leader counts the fetch offset of a follower that diverges.",
         rules=V2_8,
@@ -260,8 +245,7 @@ MUTANTS: Final = (
     ),
     rule(
         "diverging-epoch-ignored",
-        replica_fetcher_manager,
-        "_truncate_on_fetch",
+        replica_fetcher_manager.truncate_on_fetch,
         ignores_divergence,
         "A follower does not truncate where its leader answers that it diverges.",
         rules=V2_8,
@@ -269,8 +253,7 @@ MUTANTS: Final = (
     ),
     rule(
         "diverging-truncates-to-high-watermark",
-        replica_fetcher_manager,
-        "_truncate_on_fetch",
+        replica_fetcher_manager.truncate_on_fetch,
         truncates_to_own_mark,
         "A follower that diverges truncates to its own high watermark, not where it diverges.",
         rules=V2_8,

@@ -13,15 +13,17 @@ from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller import leader_election
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.leader import produce
-from neaptide.clusters.broker.replication.leader.produce import Appended, produce_outcome
+from neaptide.clusters.broker.replication.leader.produce import Appended
 from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.replication.partition import partition_rules
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.nemesis.search.mutants.mutant import unseen
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_respond = produce._respond
-_next_state = leader_election.next_state
+_respond = produce.respond.own
+_produce_outcome = produce.produce_outcome.own
+_next_state = leader_election.next_state.own
 
 
 def acks_what_is_late(
@@ -35,12 +37,12 @@ def acks_what_is_late(
 
 
 def waits_through_a_step_down(
-    waiting: Appended, partition: Partition | None, acks: int = -1
+    broker: Broker, waiting: Appended, partition: Partition | None, acks: int = -1
 ) -> Error | None:
     leads = partition is not None and isinstance(partition.role, Leader)
     if waiting.error is None and not leads:
         return None
-    return produce_outcome(waiting, partition, acks)
+    return _produce_outcome(broker, waiting, partition, acks)
 
 
 def counts_who_joins(partition: Partition) -> tuple[int, ...]:
@@ -67,36 +69,31 @@ def marks_without_flushing(disk: Disk) -> None:
 MUTANTS: Final = (
     unseen(
         "late-is-acknowledged",
-        produce,
-        "_respond",
+        produce.respond,
         acks_what_is_late,
         "A produce request whose time is over is acknowledged.",
     ),
     unseen(
         "waits-through-a-step-down",
-        produce,
-        "produce_outcome",
+        produce.produce_outcome,
         waits_through_a_step_down,
         "What waits for its acknowledgement goes on waiting when its leader has stepped down.",
     ),
     unseen(
         "min-insync-counts-who-joins",
-        produce,
-        "isr_of",
+        partition_rules.isr_of,
         counts_who_joins,
         "Who is joining the ISR counts for min.insync.replicas.",
     ),
     unseen(
         "last-member-leaves",
-        leader_election,
-        "next_state",
+        leader_election.next_state,
         empties_the_isr,
         "The controller takes the last member out of the ISR when it dies.",
     ),
     unseen(
         "stopped-without-flush",
-        Disk,
-        "sync",
+        Disk.sync,
         marks_without_flushing,
         "A clean shutdown does not flush the logs.",
     ),

@@ -13,29 +13,32 @@ import pytest
 from typer.testing import CliRunner
 
 from neaptide.clusters.errors import UsageError
-from neaptide.harness import replay_saved, saved_schedule
-from neaptide.harness.catalog import scenario_files
-from neaptide.harness.cli import app
+from neaptide.harness.cli.main import app
+from neaptide.harness.comparing import replay_saved
 from neaptide.harness.nightly import found
 from neaptide.harness.nightly.found import Finding, investigate, investigate_search, search_name
 from neaptide.harness.nightly.known import KEY_LINE, files_in, key_in, plays_of
 from neaptide.harness.nightly.plan import Plan
 from neaptide.harness.nightly.rows import Known, row_of
 from neaptide.harness.nightly.state import Ended, Play
-from neaptide.harness.recording import Recorded, recorded
-from neaptide.nemesis.drawn.schedule import Schedule, draw_schedule, load_schedule
+from neaptide.harness.play.recording import Recorded, recorded
+from neaptide.harness.scenarios import saved_schedule
+from neaptide.harness.scenarios.catalog import scenario_files
+from neaptide.nemesis.acts import Schedule
+from neaptide.nemesis.drawn.schedule import draw_schedule
+from neaptide.nemesis.scenario import expected_outcome
 from neaptide.results.store import write_run
 from tests.harness.nightly.fakes import HELD, LOST, VALUES, play, verdict
 from tests.results.losing_run import RUN
 
-SCHEDULE = draw_schedule(3, ("kill", "pause"), (0, 1, 2), 60.0, 1)
+SCHEDULE = draw_schedule(3, ("kill", "pause"), ("A", "B", "C"), 60.0, 1)
 REPEAT = (
     "neaptide run append --system neaptide:0.10 --nemesis kill,pause --time 60 --rate 500"
     " --client aiokafka --set 'a.b=c d' --seed 3"
 )
-LOST_RUN = replace(
-    RUN, kind="random", schedule=[p.to_json() for p in SCHEDULE], repeat=REPEAT, seed=3
-)
+TOPIC = "t", [["A", "B", "C"]]
+DOCUMENT = saved_schedule.document_of("t", REPEAT, ("A", "B", "C"), TOPIC, SCHEDULE)
+LOST_RUN = replace(RUN, kind="random", schedule=DOCUMENT, repeat=REPEAT, seed=3)
 KEY = "lost neaptide:0.10 append confluent-kafka acks=all idempotence=no"
 
 
@@ -68,11 +71,11 @@ class Player:
 
     def _has_kill(self, one: Play) -> bool:
         file = Path(one.words[one.words.index("--nemesis") + 1])
-        return "kill" in kinds(saved_schedule.load(file).schedule)
+        return "kill" in kinds(saved_schedule.schedule_of(saved_schedule.load(file)))
 
 
 def kinds(schedule: Schedule) -> list[str]:
-    return [timed.fault.kind for phase in schedule for timed in phase.faults]
+    return [act.verb for act in schedule]
 
 
 def test_it_is_played_again_made_smaller_and_saved(finding: Finding) -> None:
@@ -83,10 +86,10 @@ def test_it_is_played_again_made_smaller_and_saved(finding: Finding) -> None:
     assert said["faults"][1] == 1 < said["faults"][0]
     assert said["complete"]
     saved = saved_schedule.load(Path(said["file"]))
-    assert kinds(saved.schedule) == ["kill"]
+    assert kinds(saved_schedule.schedule_of(saved)) == ["kill"]
     assert saved.expect == {"lost": ("neaptide:0.10",)}
-    assert saved.found["key"] == finding.key == KEY
-    assert saved.found["confirm"] == {"lost": 2, "of": 2}
+    assert key_in(Path(said["file"])) == finding.key == KEY
+    assert saved.document["found"]["confirm"] == {"lost": 2, "of": 2}
     by_kind = [one.kind for one in player.plays]
     assert by_kind[:2] == ["again", "again"]
     assert by_kind[-3:] == ["confirm", "confirm", "simulated"]
@@ -101,8 +104,8 @@ def test_what_never_comes_again_is_saved_as_it_was_and_not_shrunk(finding: Findi
     assert said["again"] == [0, 3]
     assert {one.kind for one in player.plays} == {"again", "simulated"}
     saved = saved_schedule.load(Path(said["file"]))
-    assert saved.schedule == SCHEDULE
-    assert saved.found["again"] == {"lost": 0, "of": 3}
+    assert saved_schedule.schedule_of(saved) == SCHEDULE
+    assert saved.document["found"]["again"] == {"lost": 0, "of": 3}
 
 
 @pytest.mark.parametrize("after", range(9))
@@ -112,8 +115,8 @@ def test_when_the_night_is_over_what_is_known_by_then_is_saved(
     said = asyncio.run(investigate(finding, LOST_RUN, Plan(repeat=2, shrink=200), Player(after)))
     assert said["why"] == "the night was over"
     saved = saved_schedule.load(Path(said["file"]))
-    assert said["faults"] == [len(kinds(SCHEDULE)), len(kinds(saved.schedule))]
-    assert "kill" in kinds(saved.schedule)
+    assert said["faults"] == [len(kinds(SCHEDULE)), len(kinds(saved_schedule.schedule_of(saved)))]
+    assert "kill" in kinds(saved_schedule.schedule_of(saved))
 
 
 def test_another_outcome_is_another_finding(finding: Finding) -> None:
@@ -164,68 +167,50 @@ def test_which_findings_the_simulation_may_know() -> None:
 # --- saved schedules -----------------------------------------------------------------------------
 
 
-def saved_in(tmp_path: Path, **changed: Any) -> Path:
-    saved = saved_schedule.of_run(LOST_RUN, SCHEDULE[:1], "lost", "neaptide:0.10", {"key": KEY})
-    file = tmp_path / "lost.json"
-    file.write_text(json.dumps({**saved.to_json(), **changed}), encoding="utf-8")
+def saved_in(tmp_path: Path, **more: Any) -> Path:
+    file = tmp_path / "lost.toml"
+    said = {"expect": {"lost": ["neaptide:0.10"]}, **more}
+    document = saved_schedule.changed(DOCUMENT, SCHEDULE[:1], **said)
+    saved_schedule.save(document, file, f"{KEY_LINE}{KEY}\n")
     return file
 
 
 def test_a_saved_schedule_is_the_command_of_its_run(tmp_path: Path) -> None:
     file = saved_in(tmp_path)
-    saved = saved_schedule.load(file)
-    words = saved.command(file)
+    words = saved_schedule.command(file)
     assert words[:2] == ["run", "append"]
     for option, value in {
         "--system": "neaptide:0.10", "--nemesis": str(file), "--rate": "500", "--seed": "3",
-        "--client": "aiokafka", "--set": "a.b=c d",
+        "--client": "aiokafka", "--set": "a.b=c d", "--brokers": "3", "--partitions": "1",
     }.items():  # fmt: skip
         assert words.count(option) == 1
         assert words[words.index(option) + 1] == value
     assert 5 < float(words[words.index("--time") + 1]) < 30
-    assert "kafka:3.9.1" in saved.command(file, "kafka:3.9.1")
-    assert load_schedule(file, (0, 1, 2), 1) == SCHEDULE[:1]  # `neaptide run --nemesis` reads it
+    assert "kafka:3.9.1" in saved_schedule.command(file, "kafka:3.9.1")
 
 
 def test_what_it_expects_is_by_system(tmp_path: Path) -> None:
     file = saved_in(tmp_path, expect={"lost": ["neaptide:0.10"], "held": ["neaptide:0.11+"]})
     saved = saved_schedule.load(file)
     systems = ("neaptide:0.10", "neaptide:2.1", "kafka:3.9.1")
-    assert [saved.expected(system) for system in systems] == ["lost", "held", None]
-
-
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({"format": 2}, "is not a saved schedule of format 1"),
-        ({"title": None}, "'title' must be there, and a text"),
-        ({"run": []}, "'run' must be the arguments of neaptide run"),
-        ({"run": [1]}, "'run' must be the arguments of neaptide run"),
-        ({"expect": {"gone": []}}, "there is no outcome 'gone'; it must be one of diverged"),
-        ({"expect": {"lost": "x"}}, "expect.lost must be a list of systems"),
-        ({"schedule": [{}]}, "has no schedule of a random run"),
-    ],
-)
-def test_a_file_that_is_none_is_refused(tmp_path: Path, changed: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says.replace(".", r"\.")):
-        saved_schedule.load(saved_in(tmp_path, **changed))
+    assert [expected_outcome(saved, system) for system in systems] == ["lost", "held", None]
 
 
 def test_known_files_are_played_on_the_systems_of_plan_and_file(tmp_path: Path) -> None:
     file = saved_in(tmp_path, expect={"lost": ["neaptide:0.10"], "held": ["neaptide:0.11+"]})
     (tmp_path / "a.toml").write_bytes(scenario_files()["hw-truncation-loss"].read_bytes())
-    assert [one.name for one in files_in([tmp_path])] == ["a.toml", "lost.json"]
+    assert [one.name for one in files_in([tmp_path])] == ["a.toml", "lost.toml"]
     own = tmp_path / "found"
     own.mkdir()
-    (own / "lost.json").write_text("{}", encoding="utf-8")
-    (own / "other.json").write_text("{}", encoding="utf-8")
+    (own / "lost.toml").write_text("", encoding="utf-8")
+    (own / "other.toml").write_text("", encoding="utf-8")
     # Of one name the first: a user's copy of a finding says what should be.
-    assert files_in([tmp_path, own])[1:] == [tmp_path / "lost.json", own / "other.json"]
+    assert files_in([tmp_path, own])[1:] == [tmp_path / "lost.toml", own / "other.toml"]
     systems = ("neaptide:0.10", "neaptide:2.1", "kafka:3.9.1")
     schedules = list(plays_of(file, systems, 9))
     assert [(one.of, one.expected) for one in schedules] == [
-        ("lost.json@neaptide:0.10", "lost"),
-        ("lost.json@neaptide:2.1", "held"),
+        ("lost.toml@neaptide:0.10", "lost"),
+        ("lost.toml@neaptide:2.1", "held"),
     ]
     assert [one.seed for one in schedules] == [3, 3]
     assert [one.values["system"] for one in schedules] == ["neaptide:0.10", "neaptide:2.1"]
@@ -239,6 +224,9 @@ def test_known_files_are_played_on_the_systems_of_plan_and_file(tmp_path: Path) 
     ]
     assert key_in(file) == KEY
     assert key_in(tmp_path / "a.toml") is None
+    (own / "old.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"old\.json: .* draw one anew"):
+        files_in([tmp_path, own])
     with pytest.raises(UsageError, match=r"There is no directory .* of known schedules"):
         files_in([tmp_path / "no"])
 
@@ -292,8 +280,8 @@ def test_replay_plays_it_again_and_compares(
         found = [left.pop(0) for _ in runs]
         return [SimpleNamespace(verdict=v, outcome=o, anomalies={}, reasons=()) for v, o in found]
 
-    monkeypatch.setattr("neaptide.harness.checking.SparkStart", NoSpark)
-    monkeypatch.setattr("neaptide.harness.checking.check_and_report", judge)
+    monkeypatch.setattr("neaptide.harness.checking.check.SparkStart", NoSpark)
+    monkeypatch.setattr("neaptide.harness.checking.check.check_and_report", judge)
     monkeypatch.setattr(replay_saved, "_play", record)
     file = saved_in(tmp_path)
     result = CliRunner().invoke(app, ["replay", str(file), "--json", *arguments])

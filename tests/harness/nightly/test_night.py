@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from neaptide.clusters.errors import UsageError
-from neaptide.harness.failing import last_words
 from neaptide.harness.nightly.night import OVERHEAD_S
 from neaptide.harness.nightly.rows import Known
 from neaptide.harness.nightly.state import (
@@ -19,6 +18,7 @@ from neaptide.harness.nightly.state import (
     parse_journal,
     read_night,
 )
+from neaptide.harness.terminal.failing import last_words
 from tests.harness.nightly.fakes import (
     HELD,
     LOST,

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from neaptide.harness.catalog import scenario_files
 from neaptide.harness.nightly.state import State, nights_in, read_night
+from neaptide.harness.scenarios.catalog import scenario_files
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]
 

@@ -11,8 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from neaptide.clusters.errors import UsageError
-from neaptide.harness.exits import Exit
-from neaptide.harness.failing import fails, last_words, parse_fail_on, status_of, verdict_status
 from neaptide.harness.nightly.junit import write_junit
 from neaptide.harness.nightly.rates import rates
 from neaptide.harness.nightly.rows import (
@@ -29,6 +27,14 @@ from neaptide.harness.nightly.state import Ended, Kind
 from neaptide.harness.nightly.summary import main_reason
 from neaptide.harness.nightly.thin import Stored, to_remove
 from neaptide.harness.nightly.trends import wilson
+from neaptide.harness.terminal.exits import Exit
+from neaptide.harness.terminal.failing import (
+    fails,
+    last_words,
+    parse_fail_on,
+    status_of,
+    verdict_status,
+)
 from neaptide.results.run import MissedFault
 from tests.harness.nightly.fakes import HELD, LOST, UNKNOWN, Words, play, verdict
 from tests.results.losing_run import RUN

@@ -21,6 +21,7 @@ from neaptide.clusters.broker.replication.partition.eligible_leader_replicas imp
     Eligibility,
     next_elr,
 )
+from neaptide.clusters.broker.replication.rule import rule
 
 INITIAL_LEADER_EPOCH = 0
 
@@ -38,6 +39,7 @@ def initial_state(
     return LeaderAndIsr(isr[0], INITIAL_LEADER_EPOCH, isr, controller_epoch)
 
 
+@rule
 def next_state(
     state: LeaderAndIsr,
     assigned: tuple[int, ...],
@@ -82,6 +84,7 @@ def may_be_counted_on(
     return staying
 
 
+@rule
 def with_preferred(
     decided: LeaderAndIsr | None,
     state: LeaderAndIsr,
@@ -101,6 +104,7 @@ def with_preferred(
     )
 
 
+@rule
 def with_reassigned(
     decided: LeaderAndIsr | None,
     state: LeaderAndIsr,
@@ -137,6 +141,7 @@ def renewed(
 # --- eligible leader replicas (KIP-966) -----------------------------------------------------------
 
 
+@rule
 def next_state_with_elr(
     state: LeaderAndIsr,
     assigned: tuple[int, ...],
@@ -185,6 +190,7 @@ def _without_leader(state: LeaderAndIsr, controller_epoch: int) -> LeaderAndIsr 
     return replace(state, leader=NO_LEADER, leader_epoch=epoch, controller_epoch=controller_epoch)
 
 
+@rule
 def came_back_torn(
     states: Mapping[TopicPartition, LeaderAndIsr], brokers: Mapping[int, BrokerRegistration]
 ) -> dict[TopicPartition, frozenset[int]]:

@@ -52,6 +52,7 @@ from neaptide.clusters.broker.replication.interface.events import (
 )
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
 from neaptide.clusters.broker.replication.partition.eligible_leader_replicas import Eligibility
+from neaptide.clusters.broker.replication.rule import rule
 from neaptide.clusters.broker.replication.settings import topic_settings
 
 
@@ -82,7 +83,7 @@ def on_leader_and_isr_read(broker: Broker, event: LeaderAndIsrRead, now_ms: int)
         if topic_partition not in controller.reconsidering or topic_partition in altered:
             continue
         state = event.states.get(topic_partition)
-        decided = _decide(broker, controller, topic_partition, state)
+        decided = decide_state(broker, controller, topic_partition, state)
         if decided is not None:
             writing.add(topic_partition)
             is_fenced = broker.rules.fences_controller_writes
@@ -90,10 +91,11 @@ def on_leader_and_isr_read(broker: Broker, event: LeaderAndIsrRead, now_ms: int)
         else:
             settled.append((topic_partition, state))
     broker.controller = replace(controller, writing=frozenset(writing))
-    _settle(broker, settled, changed=False)
+    settle(broker, settled, changed=False)
 
 
-def _decide(
+@rule
+def decide_state(
     broker: Broker,
     controller: Active,
     topic_partition: TopicPartition,
@@ -150,7 +152,7 @@ def on_state_written(broker: Broker, event: LeaderAndIsrWritten, now_ms: int) ->
     if altered is not None:
         result = AlteredResult(event.partition, Error.NONE, event.state)
         _know_result(broker, altered, result)
-        _settle(broker, [(event.partition, event.state)], changed=False)
+        settle(broker, [(event.partition, event.state)], changed=False)
         return
     broker.controller = replace(controller, writing=controller.writing - {event.partition})
     finish_where_done(broker, event.partition, event.state)
@@ -158,7 +160,7 @@ def on_state_written(broker: Broker, event: LeaderAndIsrWritten, now_ms: int) ->
         f"{event.partition}: leader {event.state.leader}, epoch {event.state.leader_epoch},"
         f" ISR {list(event.state.isr)}"
     )
-    _settle(broker, [(event.partition, event.state)], changed=True)
+    settle(broker, [(event.partition, event.state)], changed=True)
 
 
 def on_state_conflict(broker: Broker, event: LeaderAndIsrConflict, now_ms: int) -> None:
@@ -175,10 +177,11 @@ def on_state_conflict(broker: Broker, event: LeaderAndIsrConflict, now_ms: int) 
         broker.controller = replace(controller, writing=controller.writing - {event.partition})
         is_watched = event.partition in controller.reassignments.ongoing
         broker.coordinate(ReadLeaderAndIsr((event.partition,), is_watched))
-        _send_written(broker)
+        send_written(broker)
 
 
-def _settle(
+@rule
+def settle(
     broker: Broker,
     settled: list[tuple[TopicPartition, LeaderAndIsr | None]],
     *,
@@ -213,7 +216,7 @@ def _settle(
     )
     make_elections(broker, counted)
     if changed:
-        _send_written(broker)
+        send_written(broker)
     elif news:
         send_update_metadata(broker, tuple(news), controller.brokers)
     if not controller.writing:  # before, brokers are not informed of what was written either
@@ -224,7 +227,8 @@ def _settle(
     _alter_next(broker)
 
 
-def _send_written(broker: Broker) -> None:
+@rule
+def send_written(broker: Broker) -> None:
     """One LeaderAndIsr and one UpdateMetadata a broker for all that was written together.
 
     A leader that fell after it was decided on is not to lead: the next state comes at once.

@@ -43,6 +43,7 @@ from neaptide.clusters.broker.replication.model import (
     TopicConfiguration,
     TopicPartition,
 )
+from neaptide.clusters.broker.replication.rule import rule
 
 
 def assignment_of(controller: Active, tp: TopicPartition) -> ReplicaAssignment | None:
@@ -57,6 +58,7 @@ def assignment_of(controller: Active, tp: TopicPartition) -> ReplicaAssignment |
     return ongoing or ReplicaAssignment(controller.replicas(tp))
 
 
+@rule
 def write_assignment(broker: Broker, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
     controller = broker.active_controller
     assert controller is not None
@@ -93,6 +95,7 @@ def is_being_finished(controller: Active, tp: TopicPartition) -> bool:
     return tp in controller.reassignments.ongoing and tp in controller.writing
 
 
+@rule
 def begin(broker: Broker, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
     """Its assignment is written: from the next state on all of these replicas count."""
     controller = broker.active_controller
@@ -148,7 +151,7 @@ def delete_unneeded(broker: Broker, informed: Iterable[TopicPartition]) -> None:
     doomed, left = {}, dict(reassignments.unneeded)
     for tp in informed:
         kept = left.pop(tp, frozenset())
-        needed = _needed(controller.states.get(tp), kept)
+        needed = still_needed(controller.states.get(tp), kept)
         if needed:
             left[tp] = needed
         doomed[tp] = kept - needed
@@ -158,7 +161,8 @@ def delete_unneeded(broker: Broker, informed: Iterable[TopicPartition]) -> None:
         send_stop_replica(broker, partitions, (receiver,), delete=True)
 
 
-def _needed(state: LeaderAndIsr | None, replicas: frozenset[int]) -> frozenset[int]:
+@rule
+def still_needed(state: LeaderAndIsr | None, replicas: frozenset[int]) -> frozenset[int]:
     if state is None or state.leader == NO_LEADER:
         return replicas
     return replicas & {*state.isr, *state.elr}

@@ -22,6 +22,7 @@ from neaptide.clusters.broker.replication.interface.events import (
     ListedOffset,
 )
 from neaptide.clusters.broker.replication.partition.partition_rules import Partition
+from neaptide.clusters.broker.replication.rule import rule
 
 
 def timestamp(state: FetchState) -> int:
@@ -30,6 +31,7 @@ def timestamp(state: FetchState) -> int:
     return EARLIEST_TIMESTAMP if asks_earliest else LATEST_TIMESTAMP
 
 
+@rule
 def next_state(
     broker: Broker, leader: int, partition: Partition, listed: ListedOffset, *, asked_earliest: bool
 ) -> FetchState | None:

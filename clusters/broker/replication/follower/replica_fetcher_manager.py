@@ -68,10 +68,12 @@ from neaptide.clusters.broker.replication.partition import (
 )
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
 from neaptide.clusters.broker.replication.partition.partition_rules import Follower, Partition
+from neaptide.clusters.broker.replication.rule import rule
 
 # --- beginning and ending ------------------------------------------------------------------------
 
 
+@rule
 def begin_following(broker: Broker, partition: Partition, leader: int, now_ms: int) -> None:
     """Adds a partition to the fetcher of its new leader, truncating by the generation's rule."""
     topic_partition = partition.topic_partition
@@ -121,7 +123,7 @@ def advance(broker: Broker, fetcher_id: FetcherId, now_ms: int) -> None:
         return
     fetcher = replica_fetcher.wake(fetcher, now_ms)
     broker.fetchers[fetcher_id] = fetcher
-    for send in (_send_epochs, _send_offsets, _send_fetch):
+    for send in (send_epochs, _send_offsets, _send_fetch):
         if send(broker, fetcher):
             return
     wakes_at_ms = replica_fetcher.next_wake_ms(fetcher)
@@ -134,7 +136,7 @@ def advance_all(broker: Broker, now_ms: int) -> None:
         advance(broker, fetcher_id, now_ms)
 
 
-def _in_state(
+def in_state(
     broker: Broker, fetcher: ReplicaFetcher, state: type[FetchState]
 ) -> list[tuple[TopicPartition, PartitionFetchState, Partition]]:
     return [
@@ -144,7 +146,7 @@ def _in_state(
     ]
 
 
-def _sent(
+def sent_to(
     broker: Broker,
     fetcher: ReplicaFetcher,
     chosen: list[tuple[TopicPartition, PartitionFetchState, Partition]],
@@ -157,8 +159,9 @@ def _sent(
     return sequence
 
 
-def _send_epochs(broker: Broker, fetcher: ReplicaFetcher) -> bool:
-    chosen = _in_state(broker, fetcher, Truncating)
+@rule
+def send_epochs(broker: Broker, fetcher: ReplicaFetcher) -> bool:
+    chosen = in_state(broker, fetcher, Truncating)
     if chosen:
         asked = tuple(
             EpochAsked(
@@ -168,26 +171,26 @@ def _send_epochs(broker: Broker, fetcher: ReplicaFetcher) -> bool:
             )
             for tp, followed, partition in chosen
         )
-        sequence = _sent(broker, fetcher, chosen)
+        sequence = sent_to(broker, fetcher, chosen)
         broker.do(SendOffsetForLeaderEpoch(fetcher.fetcher_id, sequence, asked))
     return bool(chosen)
 
 
 def _send_offsets(broker: Broker, fetcher: ReplicaFetcher) -> bool:
-    chosen = _in_state(broker, fetcher, OutOfRange)
+    chosen = in_state(broker, fetcher, OutOfRange)
     if chosen:
         asked = tuple(
             OffsetAsked(tp, out_of_range.timestamp(followed.state), followed.leader_epoch)
             for tp, followed, _ in chosen
         )
-        sequence = _sent(broker, fetcher, chosen)
+        sequence = sent_to(broker, fetcher, chosen)
         broker.do(SendListOffsets(fetcher.fetcher_id, sequence, asked))
     return bool(chosen)
 
 
 def _send_fetch(broker: Broker, fetcher: ReplicaFetcher) -> bool:
     """A fetch reports this follower's log end offset to the leader: that is its fetch offset."""
-    chosen = _in_state(broker, fetcher, Fetching)
+    chosen = in_state(broker, fetcher, Fetching)
     if chosen:
         settings = broker.settings
         names_last_epoch = broker.rules.truncates_on_fetch
@@ -208,7 +211,7 @@ def _send_fetch(broker: Broker, fetcher: ReplicaFetcher) -> bool:
         broker.do(
             SendFetch(
                 fetcher.fetcher_id,
-                _sent(broker, fetcher, chosen),
+                sent_to(broker, fetcher, chosen),
                 max_wait_ms=settings.replica_fetch_wait_max_ms,
                 min_bytes=settings.replica_fetch_min_bytes,
                 max_bytes=settings.replica_fetch_response_max_bytes,
@@ -229,7 +232,8 @@ def _own_epoch(broker: Broker) -> int:
 # --- answers -------------------------------------------------------------------------------------
 
 
-def _take_answer(broker: Broker, fetcher_id: FetcherId, sequence: int) -> InFlight | None:
+@rule
+def take_answer(broker: Broker, fetcher_id: FetcherId, sequence: int) -> InFlight | None:
     """Ends the request in flight; None where the answer is to one that is long forgotten."""
     fetcher = broker.fetchers.get(fetcher_id)
     if fetcher is None or fetcher.in_flight is None or fetcher.in_flight.sequence != sequence:
@@ -239,7 +243,8 @@ def _take_answer(broker: Broker, fetcher_id: FetcherId, sequence: int) -> InFlig
     return in_flight
 
 
-def _still_meant(
+@rule
+def still_meant(
     broker: Broker, fetcher_id: FetcherId, in_flight: InFlight, asked: TopicPartition, meant: Meant
 ) -> Partition | None:
     """The partition, if an answer about it still fits what it is now."""
@@ -303,11 +308,11 @@ def _on_responded(
     now_ms: int,
 ) -> None:
     """Partition by partition: takes the answer, or reacts to the error; then the next request."""
-    in_flight = _take_answer(broker, event.fetcher, event.sequence)
+    in_flight = take_answer(broker, event.fetcher, event.sequence)
     if in_flight is None:
         return
     for result in event.results:
-        partition = _still_meant(broker, event.fetcher, in_flight, result.partition, meant)
+        partition = still_meant(broker, event.fetcher, in_flight, result.partition, meant)
         if partition is None:
             continue
         sent, _ = in_flight.sent[result.partition]
@@ -325,7 +330,7 @@ def on_fetch_responded(broker: Broker, event: FetchResponded, now_ms: int) -> No
 
 def on_epochs_responded(broker: Broker, event: OffsetForLeaderEpochResponded, now_ms: int) -> None:
     """Truncates by what the leader says of this log's latest epoch (KIP-101, KIP-279)."""
-    _on_responded(broker, event, _truncates_still, _truncate, now_ms)
+    _on_responded(broker, event, _truncates_still, truncate_as_answered, now_ms)
 
 
 def on_offsets_responded(broker: Broker, event: ListOffsetsResponded, now_ms: int) -> None:
@@ -346,12 +351,11 @@ def _take_records(
         return
     if broker.rules.takes_diverging_high_watermark:
         _append(broker, fetcher_id, partition, replace(result, batches=()), now_ms)
-    _truncate_on_fetch(broker, result.partition, result.diverging_epoch)
+    truncate_on_fetch(broker, result.partition, result.diverging_epoch)
 
 
-def _truncate_on_fetch(
-    broker: Broker, topic_partition: TopicPartition, diverging: EpochEnd
-) -> None:
+@rule
+def truncate_on_fetch(broker: Broker, topic_partition: TopicPartition, diverging: EpochEnd) -> None:
     """Cuts the log where the leader's answer allows, and fetches on (KIP-595).
 
     Where the histories have not met by that, the next fetch names an earlier epoch.
@@ -422,7 +426,8 @@ def _react(
             _set_state(broker, fetcher_id, topic_partition, OutOfRange(asks_earliest=False))
 
 
-def _truncate(
+@rule
+def truncate_as_answered(
     broker: Broker,
     fetcher_id: FetcherId,
     partition: Partition,
@@ -451,9 +456,10 @@ def _come_into_range(
         _set_state(broker, fetcher_id, result.partition, state)
 
 
+@rule
 def on_request_failed(broker: Broker, event: FetcherRequestFailed, now_ms: int) -> None:
     """No answer, no truncation (E4): wait, and ask again whoever leads by then."""
-    in_flight = _take_answer(broker, event.fetcher, event.sequence)
+    in_flight = take_answer(broker, event.fetcher, event.sequence)
     if in_flight is None:
         return
     fetcher = broker.fetchers[event.fetcher]

@@ -23,8 +23,10 @@ from neaptide.clusters.broker.replication.partition import leader_epoch_file_cac
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
 from neaptide.clusters.broker.replication.partition.partition_rules import Partition
 from neaptide.clusters.broker.replication.partition.producer_state_manager import reach_past
+from neaptide.clusters.broker.replication.rule import rule
 
 
+@rule
 def truncate(broker: Broker, partition: Partition, offset: int) -> Partition:
     """Cuts a follower's log, and says so in the broker's log."""
     if offset >= partition.log.end_offset:
@@ -60,11 +62,12 @@ def truncate_for_leader(broker: Broker, partition: Partition, answer: EpochEndOf
     point = leader_epoch_file_cache.meeting_point(
         log.epochs, log.end_offset, EpochEnd(answer.leader_epoch, answer.end_offset)
     )
-    _forget_empty_epochs(broker, truncate(broker, partition, point.offset))
+    forget_empty_epochs(broker, truncate(broker, partition, point.offset))
     return point.have_met
 
 
-def _forget_empty_epochs(broker: Broker, partition: Partition) -> None:
+@rule
+def forget_empty_epochs(broker: Broker, partition: Partition) -> None:
     """An epoch in which this replica led and wrote nothing would be asked for again (KAFKA-10706).
 
     Its end is the log's own, so that no truncation would ever reach it.

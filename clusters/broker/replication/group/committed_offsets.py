@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from neaptide.clusters.broker.replication.java import java_abs, java_hash
 from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.rule import rule
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 INVALID_OFFSET: Final = -1
@@ -43,6 +44,7 @@ def partition_for(group: str, partitions: int) -> TopicPartition:
     return TopicPartition(OFFSETS_TOPIC, java_abs(java_hash(group)) % partitions)
 
 
+@rule
 def with_committed(
     known: CommittedOffsets, records: Iterable[OffsetCommitRecord]
 ) -> CommittedOffsets:

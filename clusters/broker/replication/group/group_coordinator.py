@@ -34,6 +34,7 @@ from neaptide.clusters.broker.replication.leader import produce, purgatory
 from neaptide.clusters.broker.replication.leader.produce import Appended
 from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
 from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
+from neaptide.clusters.broker.replication.rule import rule
 
 NO_COORDINATOR = -1
 NO_GENERATION = -1
@@ -70,9 +71,10 @@ def on_find_coordinator(broker: Broker, event: FindCoordinatorRequested, now_ms:
     broker.do(RespondFindCoordinator(event.request, unknown, NO_COORDINATOR))
 
 
+@rule
 def on_offset_commit(broker: Broker, event: OffsetCommitRequested, now_ms: int) -> None:
     """Appends the offsets, and answers when they are as safe as is asked for."""
-    topic_partition, error = _coordinated(broker, event.group)
+    topic_partition, error = coordinated(broker, event.group)
     if error is Error.NONE and event.generation_id != NO_GENERATION:
         is_known = any(
             group == event.group for group, _ in broker.committed_offsets[topic_partition]
@@ -81,7 +83,7 @@ def on_offset_commit(broker: Broker, event: OffsetCommitRequested, now_ms: int) 
     if error is not Error.NONE:
         answer_commit(broker, event.request, topic_partition, event.committed, error)
         return
-    acks = _required_acks(broker)
+    acks = required_acks(broker)
     if not event.committed:
         answer_commit(broker, event.request, topic_partition, (), Error.NONE)
         return
@@ -113,6 +115,7 @@ class DelayedCommit:
     def is_complete(self, broker: Broker) -> bool:
         return self.appended.error is not None
 
+    @rule
     def complete(self, broker: Broker) -> None:
         """One that still waits has run out of time."""
         error = self.appended.error
@@ -121,13 +124,14 @@ class DelayedCommit:
         answer_commit(broker, self.request, self.partition, self.committed, error)
 
 
-def _required_acks(broker: Broker) -> int:
+@rule
+def required_acks(broker: Broker) -> int:
     """From 4.0 on all, whatever is set."""
     return broker.settings.offsets_commit_required_acks if broker.rules.sets_commit_acks else ALL
 
 
 def on_offset_fetch(broker: Broker, event: OffsetFetchRequested, now_ms: int) -> None:
-    topic_partition, error = _coordinated(broker, event.group)
+    topic_partition, error = coordinated(broker, event.group)
     known = broker.committed_offsets[topic_partition] if error is Error.NONE else {}
     wanted = event.partitions
     if wanted is None:
@@ -137,7 +141,7 @@ def on_offset_fetch(broker: Broker, event: OffsetFetchRequested, now_ms: int) ->
     broker.do(RespondOffsetFetch(event.request, error, results))
 
 
-def _coordinated(broker: Broker, group: str) -> tuple[TopicPartition, Error]:
+def coordinated(broker: Broker, group: str) -> tuple[TopicPartition, Error]:
     """The group's partition, and whether this broker may speak for it."""
     partitions = broker.metadata.offsets_partitions
     topic_partition = partition_for(group, partitions or 1)

@@ -21,6 +21,7 @@ from neaptide.clusters.broker.replication.interface.effects import (
 )
 from neaptide.clusters.broker.replication.interface.events import CommittedOffsetsRead
 from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.rule import rule
 
 # What a commit is answered for what became of its append (GroupMetadataManager.storeOffsets).
 _ANSWERS = {
@@ -38,10 +39,12 @@ def on_election(broker: Broker, topic_partition: TopicPartition) -> None:
         broker.do(ReadCommittedOffsets(topic_partition))
 
 
+@rule
 def on_committed_offsets_read(broker: Broker, event: CommittedOffsetsRead, now_ms: int) -> None:
     broker.committed_offsets[event.partition] = event.committed_offsets
 
 
+@rule
 def on_resignation(broker: Broker, topic_partition: TopicPartition) -> None:
     broker.committed_offsets.pop(topic_partition, None)
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.model import UNDEFINED_EPOCH, TopicPartition
+from neaptide.clusters.broker.replication.rule import rule
 
 
+@rule
 def leader_error(
     broker: Broker, topic_partition: TopicPartition, current_leader_epoch: int = UNDEFINED_EPOCH
 ) -> Error:

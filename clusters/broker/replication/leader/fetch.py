@@ -38,6 +38,7 @@ from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache impo
 )
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
+from neaptide.clusters.broker.replication.rule import rule
 
 UNKNOWN = -1
 
@@ -60,7 +61,7 @@ def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
     }
     if event.replica_id != CONSUMER:
         for asked in event.partitions:
-            _record_follower_fetch(broker, event, asked, now_ms)
+            record_follower_fetch(broker, event, asked, now_ms)
     baselines = {
         asked.partition: FetchBaseline(
             asked.bytes_available,
@@ -72,7 +73,7 @@ def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
     }
     waiting = DelayedFetch(event, baselines)
     if event.max_wait_ms <= 0 or waiting.is_complete(broker):
-        _respond(broker, event, high_watermarks)
+        respond(broker, event, high_watermarks)
     else:
         purgatory.park(broker, waiting, event.max_wait_ms)
 
@@ -92,14 +93,15 @@ def _fail(broker: Broker, event: FetchRequested) -> None:
     broker.do(RespondFetch(event.request, tuple(results)))
 
 
-def _record_follower_fetch(
+@rule
+def record_follower_fetch(
     broker: Broker, event: FetchRequested, asked: FetchedPartition, now_ms: int
 ) -> None:
     replica_id = event.replica_id
     partition = broker.led(asked.partition)
-    if partition is None or _fetch_error(broker, event, asked) is not Error.NONE:
+    if partition is None or fetch_error(broker, event, asked) is not Error.NONE:
         return
-    if not _shows_log_end_offset(partition.log, asked):
+    if not shows_log_end_offset(partition.log, asked):
         return
     if not isinstance(partition.role, Leader) or replica_id not in partition.role.remotes:
         broker.note(f"{replica_id} fetches {asked.partition} but is not one of its replicas")
@@ -122,7 +124,8 @@ def _record_follower_fetch(
         purgatory.complete_delayed(broker, asked.partition, now_ms)
 
 
-def _fetch_error(broker: Broker, event: FetchRequested, asked: FetchedPartition) -> Error:
+@rule
+def fetch_error(broker: Broker, event: FetchRequested, asked: FetchedPartition) -> Error:
     held = broker.partitions.get(asked.partition)
     topic_id = held.topic_id if held is not None else None
     if None not in (asked.topic_id, topic_id) and asked.topic_id != topic_id:
@@ -166,6 +169,7 @@ def _is_of_an_earlier_registration(broker: Broker, event: FetchRequested) -> boo
     return registration is not None and event.broker_epoch < registration.epoch
 
 
+@rule
 def diverging_epoch(log: UnifiedLog, asked: FetchedPartition) -> EpochEnd | None:
     """Where whoever fetches has another history than this leader; None: nothing shows that.
 
@@ -181,7 +185,8 @@ def diverging_epoch(log: UnifiedLog, asked: FetchedPartition) -> EpochEnd | None
     return end if diverges else None
 
 
-def _shows_log_end_offset(log: UnifiedLog, asked: FetchedPartition) -> bool:
+@rule
+def shows_log_end_offset(log: UnifiedLog, asked: FetchedPartition) -> bool:
     """Whether a fetch offset shows how much of this log a follower has (KAFKA-13141).
 
     One that diverges has another log, however long that is.
@@ -195,7 +200,8 @@ def _end_of_last_fetched(log: UnifiedLog, asked: FetchedPartition) -> EpochEnd |
     return None if end == UNKNOWN_END else end
 
 
-def _readable_end(partition: Partition, replica_id: int) -> int:
+@rule
+def readable_end(partition: Partition, replica_id: int) -> int:
     """Followers read to the log end offset, consumers to the high watermark (F7)."""
     if replica_id == CONSUMER:
         return partition.high_watermark
@@ -204,7 +210,13 @@ def _readable_end(partition: Partition, replica_id: int) -> int:
     return partition.log.end_offset if replica_id in partition.role.remotes else 0
 
 
-def _respond(
+@rule
+def shown_log_start(led: Partition) -> int:
+    return led.log.start_offset
+
+
+@rule
+def respond(
     broker: Broker,
     message: FetchRequested,
     high_watermarks: Mapping[TopicPartition, int] | None = None,
@@ -212,12 +224,12 @@ def _respond(
     """`high_watermarks`: those that the answer carries; None: those of now."""
     results = []
     for asked in message.partitions:
-        error = _fetch_error(broker, message, asked)
+        error = fetch_error(broker, message, asked)
         partition = broker.led(asked.partition)
         if partition is None:
             results.append(FetchedResult(asked.partition, error, UNKNOWN, UNKNOWN, None))
             continue
-        end = _readable_end(partition, message.replica_id)
+        end = readable_end(partition, message.replica_id)
         diverging = diverging_epoch(partition.log, asked) if error is Error.NONE else None
         readable = error is Error.NONE and diverging is None and asked.fetch_offset < end
         results.append(
@@ -227,7 +239,7 @@ def _respond(
                 partition.high_watermark
                 if high_watermarks is None
                 else high_watermarks[asked.partition],
-                partition.log.start_offset,
+                shown_log_start(partition),
                 LogSlice(asked.fetch_offset, end, asked.max_bytes) if readable else None,
                 diverging,
             )
@@ -270,7 +282,7 @@ class DelayedFetch:
         readable = 0
         for asked in self.message.partitions:
             partition = broker.led(asked.partition)
-            error = _fetch_error(broker, self.message, asked)
+            error = fetch_error(broker, self.message, asked)
             if partition is None or error is not Error.NONE:
                 return True
             if diverging_epoch(partition.log, asked) is not None:
@@ -278,13 +290,13 @@ class DelayedFetch:
             readable += bytes_readable(
                 partition,
                 fetch_offset=asked.fetch_offset,
-                end=_readable_end(partition, self.message.replica_id),
+                end=readable_end(partition, self.message.replica_id),
                 baseline=self.baselines[asked.partition],
             )
         return not self.message.partitions or readable >= self.message.min_bytes
 
     def complete(self, broker: Broker) -> None:
-        _respond(broker, self.message)
+        respond(broker, self.message)
 
 
 def bytes_readable(

@@ -34,6 +34,7 @@ from neaptide.clusters.broker.replication.model import (
 )
 from neaptide.clusters.broker.replication.partition import partition_rules
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
+from neaptide.clusters.broker.replication.rule import rule
 
 PROPAGATION_INTERVAL_MS = 2_500
 QUIET_SINCE_CHANGE_MS = 5_000  # reported once the last change is older than this …
@@ -102,7 +103,8 @@ def isr_check_interval_ms(broker: Broker) -> int:
     return max(1, lag_ms // broker.rules.isr_checks_in_lag_time)
 
 
-def _led_in_epoch(
+@rule
+def led_in_epoch(
     broker: Broker, topic_partition: TopicPartition, state: LeaderAndIsr
 ) -> Partition | None:
     """The partition, if it is led, and in the leader epoch of this state."""
@@ -112,7 +114,7 @@ def _led_in_epoch(
 
 def on_isr_written(broker: Broker, event: LeaderAndIsrWritten, now_ms: int) -> bool:
     """The ISR is committed. True where the high watermark or a delayed request may have moved."""
-    partition = _led_in_epoch(broker, event.partition, event.state)
+    partition = led_in_epoch(broker, event.partition, event.state)
     if partition is None or not partition_rules.is_isr_pending(partition):
         return False
     _commit(broker, partition, event.state, now_ms)
@@ -131,7 +133,7 @@ def _commit(broker: Broker, partition: Partition, state: LeaderAndIsr, now_ms: i
 
 
 def on_isr_conflict(broker: Broker, event: LeaderAndIsrConflict, now_ms: int) -> None:
-    partition = _led_in_epoch(broker, event.partition, event.state)
+    partition = led_in_epoch(broker, event.partition, event.state)
     if partition is not None and partition_rules.is_isr_pending(partition):
         broker.note(f"{event.partition}: the ISR was changed by another; keeping the old one")
         broker.put(partition_rules.abandon_isr_change(partition))
@@ -206,7 +208,7 @@ def on_state_read(
     broker: Broker, topic_partition: TopicPartition, state: LeaderAndIsr, now_ms: int
 ) -> bool:
     """Ends the doubt; a state of another leader epoch is for the controller to send."""
-    partition = _led_in_epoch(broker, topic_partition, state)
+    partition = led_in_epoch(broker, topic_partition, state)
     if partition is None or not partition_rules.is_isr_uncertain(partition):
         return False
     _commit(broker, partition, state, now_ms)

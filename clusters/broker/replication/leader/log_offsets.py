@@ -31,25 +31,28 @@ from neaptide.clusters.broker.replication.partition import leader_epoch_file_cac
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
+from neaptide.clusters.broker.replication.rule import rule
 
 
 def on_offset_for_leader_epoch(
     broker: Broker, event: OffsetForLeaderEpochRequested, now_ms: int
 ) -> None:
     """Same epoch: the LEO. Older epoch: where the next one starts (E3)."""
-    results = tuple(_epoch_end(broker, asked) for asked in event.partitions)
+    results = tuple(epoch_end(broker, asked) for asked in event.partitions)
     broker.do(RespondOffsetForLeaderEpoch(event.request, results))
 
 
-def _epoch_end(broker: Broker, asked: EpochAsked) -> EpochEndOffsetResult:
+@rule
+def epoch_end(broker: Broker, asked: EpochAsked) -> EpochEndOffsetResult:
     error = leader_error(broker, asked.partition, asked.current_leader_epoch)
     if error is not Error.NONE:
         return EpochEndOffsetResult(asked.partition, error, UNKNOWN_OFFSET)
-    end = _end_of(broker.partitions[asked.partition].log, asked.leader_epoch, broker.rules)
+    end = end_of(broker.partitions[asked.partition].log, asked.leader_epoch, broker.rules)
     return EpochEndOffsetResult(asked.partition, Error.NONE, end.end_offset, end.epoch)
 
 
-def _end_of(log: UnifiedLog, epoch: int, rules: Generation) -> EpochEnd:
+@rule
+def end_of(log: UnifiedLog, epoch: int, rules: Generation) -> EpochEnd:
     """From 2.0 on the answer names the epoch that it is for; before, it did not (E5)."""
     if rules.truncation is Truncation.UNTIL_HISTORIES_MEET:
         return leader_epoch_file_cache.largest_epoch_up_to(log.epochs, epoch, log.end_offset)

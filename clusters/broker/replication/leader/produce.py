@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import Generation
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.interface.effects import (
     AppendToLog,
@@ -26,12 +27,14 @@ from neaptide.clusters.broker.replication.leader import purgatory
 from neaptide.clusters.broker.replication.leader.fencing import leader_error
 from neaptide.clusters.broker.replication.model import Batch, TopicPartition
 from neaptide.clusters.broker.replication.partition import partition_rules, producer_state_manager
+from neaptide.clusters.broker.replication.partition.eligible_leader_replicas import is_under_min_isr
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition, isr_of
 from neaptide.clusters.broker.replication.partition.producer_state_manager import (
     Duplicate,
     InSequence,
     Refused,
 )
+from neaptide.clusters.broker.replication.rule import rule
 
 UNKNOWN = -1
 
@@ -60,7 +63,7 @@ def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
             tp: Appended(Error.INVALID_REQUIRED_ACKS, UNKNOWN, UNKNOWN)
             for tp, _ in event.partitions
         }
-        _respond(broker, event.request, 1, appended)
+        respond(broker, event.request, 1, appended)
         return
     appended = {
         tp: Appended(Error.INVALID_TOPIC_EXCEPTION, UNKNOWN, UNKNOWN)
@@ -69,7 +72,7 @@ def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
         for tp, batches in event.partitions
     }
     if acks in (0, 1):
-        _respond(broker, event.request, acks, appended)
+        respond(broker, event.request, acks, appended)
         return
     waiting = DelayedProduce(event.request, appended, acks).updated(broker)
     if waiting.is_complete(broker):
@@ -86,12 +89,12 @@ def append(
     now_ms: int,
 ) -> Appended:
     """Appends batches to a partition, where the rules allow it."""
-    error = _refusal(broker, topic_partition, produced, acks)
+    error = refusal(broker, topic_partition, produced, acks)
     if error is not Error.NONE:
         return Appended(error, UNKNOWN, UNKNOWN)
     partition = broker.partitions[topic_partition]
     if broker.rules.idempotence is not None and produced[0].producer is not None:
-        known = _known(broker, partition, produced[0], acks)
+        known = known_error(broker, partition, produced[0], acks)
         if known is not None:
             return known
     batches: list[Batch] = []
@@ -114,7 +117,8 @@ def append(
     return Appended(Error.NONE if acks in (0, 1) else None, first_offset, base_offset)
 
 
-def _refusal(
+@rule
+def refusal(
     broker: Broker,
     topic_partition: TopicPartition,
     produced: tuple[ProducedBatch, ...],
@@ -135,12 +139,13 @@ def _refusal(
         return Error.RECORD_TOO_LARGE
     if sum(batch.size for batch in produced) > partition.settings.segment_bytes:
         return Error.RECORD_LIST_TOO_LARGE
-    if acks == ACKS_ALL and len(isr_of(partition)) < partition.settings.min_insync_replicas:
+    if acks == ACKS_ALL and has_too_small_an_isr(partition, broker.rules):
         return Error.NOT_ENOUGH_REPLICAS
     return Error.NONE
 
 
-def _known(
+@rule
+def known_error(
     broker: Broker, partition: Partition, batch: ProducedBatch, acks: int
 ) -> Appended | None:
     """What an idempotent producer's batch comes to without being appended; None: append it (P4).
@@ -162,7 +167,8 @@ def _known(
             return Appended(error, UNKNOWN, UNKNOWN)
 
 
-def _respond(
+@rule
+def respond(
     broker: Broker, request: int, acks: int, appended: Mapping[TopicPartition, Appended]
 ) -> None:
     """Answers a produce request; a partition that still waits has run out of time."""
@@ -204,22 +210,26 @@ class DelayedProduce:
         }
         return replace(self, partitions=outcomes)
 
+    @rule
     def is_complete(self, broker: Broker) -> bool:
         return all(appended.error is not None for appended in self.partitions.values())
 
     def complete(self, broker: Broker) -> None:
-        _respond(broker, self.request, self.acks, self.partitions)
+        respond(broker, self.request, self.acks, self.partitions)
 
 
+@rule
 def with_outcome(
     broker: Broker, topic_partition: TopicPartition, appended: Appended, acks: int = ACKS_ALL
 ) -> Appended:
     """What was appended, with its outcome if that is known now."""
-    return replace(appended, error=produce_outcome(appended, broker.led(topic_partition), acks))
+    outcome = produce_outcome(broker, appended, broker.led(topic_partition), acks)
+    return replace(appended, error=outcome)
 
 
+@rule
 def produce_outcome(
-    waiting: Appended, partition: Partition | None, acks: int = ACKS_ALL
+    broker: Broker, waiting: Appended, partition: Partition | None, acks: int = ACKS_ALL
 ) -> Error | None:
     """The final error (or NONE) of one partition, or None while it must still wait.
 
@@ -235,9 +245,16 @@ def produce_outcome(
         return Error.NONE if have_it >= acks else None
     if partition.high_watermark < waiting.required_offset:
         return None
-    if len(isr_of(partition)) < partition.settings.min_insync_replicas:
+    if has_too_small_an_isr(partition, broker.rules):
         return Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     return Error.NONE
+
+
+def has_too_small_an_isr(partition: Partition, rules: Generation) -> bool:
+    isr, least = isr_of(partition), partition.settings.min_insync_replicas
+    if rules.caps_min_isr:
+        return is_under_min_isr(isr, partition.assigned, least)
+    return len(isr) < least
 
 
 def replicas_with(partition: Partition, offset: int) -> int:

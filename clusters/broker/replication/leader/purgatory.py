@@ -12,8 +12,10 @@ from neaptide.clusters.broker.replication.interface.events import (
     RequestAbandoned,
 )
 from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.rule import rule
 
 
+@rule
 def park(broker: Broker, operation: DelayedOperation, timeout_ms: int) -> None:
     broker.delayed[operation.request] = operation
     for topic_partition in operation.watched:
@@ -24,7 +26,8 @@ def park(broker: Broker, operation: DelayedOperation, timeout_ms: int) -> None:
     broker.set_timer(DelayedOperationExpired(operation.request), timeout_ms)
 
 
-def _unpark(broker: Broker, operation: DelayedOperation) -> None:
+@rule
+def unpark(broker: Broker, operation: DelayedOperation) -> None:
     del broker.delayed[operation.request]
     for topic_partition in operation.watched:
         left = tuple(r for r in broker.watchers[topic_partition] if r != operation.request)
@@ -34,13 +37,14 @@ def _unpark(broker: Broker, operation: DelayedOperation) -> None:
             del broker.watchers[topic_partition]
 
 
+@rule
 def complete_delayed(broker: Broker, topic_partition: TopicPartition, now_ms: int) -> None:
     """Answers the requests that watch a partition and need wait no longer."""
     for request in broker.watchers.get(topic_partition, ()):
         operation = broker.delayed[request] = broker.delayed[request].updated(broker)
         if operation.is_complete(broker):
             operation.complete(broker)
-            _unpark(broker, operation)
+            unpark(broker, operation)
             broker.cancel_timer(DelayedOperationExpired(request))
 
 
@@ -50,12 +54,12 @@ def on_delayed_operation_expired(
     operation = broker.delayed.get(timer.request)
     if operation is not None:
         operation.complete(broker)
-        _unpark(broker, operation)
+        unpark(broker, operation)
 
 
 def on_request_abandoned(broker: Broker, event: RequestAbandoned, now_ms: int) -> None:
     """Nobody waits for the answer any more. What was appended stays appended."""
     operation = broker.delayed.get(event.request)
     if operation is not None:
-        _unpark(broker, operation)
+        unpark(broker, operation)
         broker.cancel_timer(DelayedOperationExpired(event.request))

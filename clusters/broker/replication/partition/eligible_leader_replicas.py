@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from neaptide.clusters.broker.replication.rule import rule
+
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
@@ -31,6 +33,7 @@ def is_under_min_isr(isr: Collection[int], assigned: Collection[int], min_isr: i
     return len(isr) < min(min_isr, len(assigned))
 
 
+@rule
 def next_elr(
     members: Iterable[int],
     isr: Collection[int],

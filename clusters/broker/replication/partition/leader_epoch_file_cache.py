@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from neaptide.clusters.broker.replication.model import UNDEFINED_EPOCH, UNKNOWN_OFFSET, EpochEntry
+from neaptide.clusters.broker.replication.rule import rule
 
 Epochs = tuple[EpochEntry, ...]
 
@@ -16,6 +17,7 @@ def latest_epoch(epochs: Epochs) -> int:
     return epochs[-1].epoch if epochs else UNDEFINED_EPOCH
 
 
+@rule
 def assign(epochs: Epochs, epoch: int, start_offset: int) -> Epochs:
     """Notes the first offset of an epoch; an epoch that is known, or older, changes nothing.
 
@@ -93,6 +95,7 @@ class MeetingPoint(NamedTuple):
     have_met: bool
 
 
+@rule
 def meeting_point(epochs: Epochs, log_end_offset: int, leaders: EpochEnd) -> MeetingPoint:
     """What a follower makes of a leader's answer that named an epoch, and said where it ends.
 

@@ -32,6 +32,7 @@ from neaptide.clusters.broker.replication.partition.remote_replica import (
     record_fetch,
 )
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
+from neaptide.clusters.broker.replication.rule import rule
 from neaptide.clusters.broker.replication.settings import TopicSettings
 
 # --- the ISR: committed in the coordination service, or on its way there --------------------------
@@ -138,6 +139,7 @@ def set_high_watermark(partition: Partition, high_watermark: int) -> Partition:
     return replace(partition, high_watermark=high_watermark)
 
 
+@rule
 def isr_of(partition: Partition) -> tuple[int, ...]:
     """The committed ISR as the leader knows it; empty on a follower."""
     return partition.role.isr.isr if isinstance(partition.role, Leader) else ()
@@ -157,6 +159,7 @@ def is_isr_uncertain(partition: Partition) -> bool:
 # --- becoming ------------------------------------------------------------------------------------
 
 
+@rule
 def make_leader(
     partition: Partition, sent: PartitionState, *, broker_id: int, now_ms: int, rules: Generation
 ) -> Partition:
@@ -216,6 +219,7 @@ def make_follower(partition: Partition, sent: PartitionState) -> Partition:
 # --- leading -------------------------------------------------------------------------------------
 
 
+@rule
 def append_as_leader(
     partition: Partition, batches: tuple[Batch, ...], rules: Generation
 ) -> Partition:
@@ -225,6 +229,7 @@ def append_as_leader(
     )
 
 
+@rule
 def record_follower_fetch(
     partition: Partition,
     replica_id: int,
@@ -256,6 +261,7 @@ def record_follower_fetch(
     return replace(partition, role=replace(leader, remotes={**leader.remotes, replica_id: remote}))
 
 
+@rule
 def maybe_increment_high_watermark(
     partition: Partition,
     *,
@@ -292,6 +298,7 @@ def maybe_increment_high_watermark(
     return set_high_watermark(partition, lowest)
 
 
+@rule
 def may_join_isr(partition: Partition, replica_id: int, rules: Generation) -> bool:
     """Assigned, not in, LEO at or past the HW and (from 2.0.1 on) past the epoch's start offset."""
     leader = _leader(partition)
@@ -303,6 +310,7 @@ def may_join_isr(partition: Partition, replica_id: int, rules: Generation) -> bo
     return not rules.isr_needs_epoch_start or remote.log_end_offset >= leader.epoch_start_offset
 
 
+@rule
 def out_of_sync_replicas(
     partition: Partition,
     *,
@@ -365,12 +373,14 @@ def commit_isr(partition: Partition, written: LeaderAndIsr) -> Partition:
     )
 
 
+@rule
 def abandon_isr_change(partition: Partition) -> Partition:
     """The write lost a race: the old ISR stays, until the controller sends what holds (I6)."""
     leader = _leader(partition)
     return replace(partition, role=replace(leader, isr=CommittedIsr(leader.isr.isr)))
 
 
+@rule
 def doubt_isr_change(partition: Partition) -> Partition:
     """No answer to the write will come: whether it took place is not known."""
     leader = _leader(partition)
@@ -401,6 +411,7 @@ def _leader(partition: Partition) -> Leader:
 # --- following -----------------------------------------------------------------------------------
 
 
+@rule
 def append_as_follower(
     partition: Partition,
     batches: tuple[Batch, ...],
@@ -424,6 +435,7 @@ def append_as_follower(
     )
 
 
+@rule
 def truncate_to(partition: Partition, offset: int) -> Partition:
     """Cuts the log; the high watermark cannot stay past its end."""
     log = unified_log.truncate_to(partition.log, offset)

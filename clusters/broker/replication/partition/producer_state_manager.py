@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import Idempotence, UnknownProducer
 from neaptide.clusters.broker.replication.model import Batch, ProducerSequence
+from neaptide.clusters.broker.replication.rule import rule
 
 BATCHES_KEPT: Final = 5
 SEQUENCES: Final = 1 << 31  # after the last one comes 0 again
@@ -114,6 +115,7 @@ class Refused:
 Checked = InSequence | Duplicate | Refused
 
 
+@rule
 def check(
     producers: Producers, sequence: ProducerSequence, count: int, rule: Idempotence
 ) -> Checked:

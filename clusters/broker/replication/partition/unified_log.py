@@ -20,6 +20,7 @@ from neaptide.clusters.broker.replication.partition.producer_state_manager impor
     Producers,
     no_producers,
 )
+from neaptide.clusters.broker.replication.rule import rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class UnifiedLog:
     producers: Producers = field(default_factory=no_producers)
 
 
+@rule
 def follows(log: UnifiedLog, batches: tuple[Batch, ...]) -> bool:
     """Whether each of these batches begins behind the log, or the batch before, ends.
 
@@ -77,6 +79,7 @@ def append(log: UnifiedLog, batches: tuple[Batch, ...], *, record_epochs: bool) 
     )
 
 
+@rule
 def truncate_to(log: UnifiedLog, offset: int) -> UnifiedLog:
     """Cuts the log's end; an offset at or past the end changes nothing.
 

@@ -24,6 +24,7 @@ from neaptide.clusters.broker.replication.partition import (
     producer_state_manager,
     unified_log,
 )
+from neaptide.clusters.broker.replication.rule import rule
 
 
 def on_log_start_advanced(broker: Broker, event: LogStartAdvanced, now_ms: int) -> None:
@@ -66,6 +67,7 @@ def on_log_truncated(broker: Broker, event: LogTruncated, now_ms: int) -> None:
     broker.write_epochs(partition, before)
 
 
+@rule
 def on_producers_read(broker: Broker, event: ProducersRead, now_ms: int) -> None:
     """What was known of batches that are cut off is forgotten, what they had pushed out is back."""
     partition = broker.partitions.get(event.partition)

@@ -58,10 +58,12 @@ from neaptide.clusters.broker.replication.partition.partition_rules import (
 )
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.replication.replicas.metadata_cache import with_partitions
+from neaptide.clusters.broker.replication.rule import rule
 from neaptide.clusters.broker.replication.settings import topic_settings
 
 
-def _is_stale(broker: Broker, controller_epoch: int) -> bool:
+@rule
+def is_stale(broker: Broker, controller_epoch: int) -> bool:
     """Notes the newest controller epoch; true where this one is older: a controller of old."""
     if controller_epoch < broker.controller_epoch:
         broker.note(
@@ -86,7 +88,7 @@ def _is_refused(broker: Broker, event: ControlRequest) -> bool:
             )
             broker.do(RespondControl(event.request, Error.STALE_BROKER_EPOCH))
             return True
-    if _is_stale(broker, event.controller_epoch):
+    if is_stale(broker, event.controller_epoch):
         broker.do(RespondControl(event.request, Error.STALE_CONTROLLER_EPOCH))
         return True
     return False
@@ -113,7 +115,7 @@ def on_leader_and_isr(broker: Broker, event: LeaderAndIsrRequested, now_ms: int)
     # The metadata know a broker with all its listeners, a leader's entry here has only one.
     leaders = {leader.broker_id: leader for leader in event.live_leaders}
     _know_brokers(broker, {**leaders, **broker.metadata.brokers}, now_ms)
-    outcomes = tuple((sent.partition, _become(broker, sent, now_ms)) for sent in event.partitions)
+    outcomes = tuple((sent.partition, become(broker, sent, now_ms)) for sent in event.partitions)
     close_idle_fetchers(broker)
     if not broker.checkpoints_high_watermarks:
         # Only now are all partitions known: an earlier checkpoint would forget some (C7).
@@ -123,10 +125,11 @@ def on_leader_and_isr(broker: Broker, event: LeaderAndIsrRequested, now_ms: int)
     advance_all(broker, now_ms)
 
 
-def _become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
+@rule
+def become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
     if broker.broker_id not in sent.replicas:
         return Error.UNKNOWN_TOPIC_OR_PARTITION
-    partition = _get_or_create(broker, sent)
+    partition = get_or_create(broker, sent)
     if not _is_of_topic(partition, sent):
         broker.note(
             f"{sent.partition}: its log is of topic {partition.topic_id},"
@@ -141,9 +144,9 @@ def _become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
         return Error.NONE if is_known else Error.STALE_CONTROLLER_EPOCH
     alter_partition_manager.forget(broker, sent.partition)
     if sent.state.leader == broker.broker_id:
-        _become_leader(broker, partition, sent, now_ms)
+        become_leader(broker, partition, sent, now_ms)
     else:
-        _become_follower(broker, partition, sent, now_ms)
+        become_follower(broker, partition, sent, now_ms)
     complete_delayed(broker, sent.partition, now_ms)
     return Error.NONE
 
@@ -161,7 +164,7 @@ def _assign_topic_id(broker: Broker, partition: Partition, sent: PartitionState)
     return broker.put(replace(partition, topic_id=sent.topic_id))
 
 
-def _get_or_create(broker: Broker, sent: PartitionState) -> Partition:
+def get_or_create(broker: Broker, sent: PartitionState) -> Partition:
     partition = broker.partitions.get(sent.partition)
     settings = topic_settings(sent.settings, broker.settings)
     if partition is not None:
@@ -176,7 +179,7 @@ def _get_or_create(broker: Broker, sent: PartitionState) -> Partition:
     return broker.put(Partition(sent.partition, settings, log, high_watermark, topic_id=topic_id))
 
 
-def _become_leader(broker: Broker, partition: Partition, sent: PartitionState, now_ms: int) -> None:
+def become_leader(broker: Broker, partition: Partition, sent: PartitionState, now_ms: int) -> None:
     stop_following(broker, sent.partition)
     before = partition.log.epochs
     partition = broker.put(
@@ -193,7 +196,7 @@ def _become_leader(broker: Broker, partition: Partition, sent: PartitionState, n
     on_election(broker, sent.partition)
 
 
-def _become_follower(
+def become_follower(
     broker: Broker, partition: Partition, sent: PartitionState, now_ms: int
 ) -> None:
     """A new leader means truncation; the same leader in a newer epoch, by the generation's rule.

@@ -1,0 +1,1 @@
+"""Spark judges runs; following one; the Spark that stays."""

@@ -1,0 +1,1 @@
+"""Playing a scenario or a random run, from its record to its end."""

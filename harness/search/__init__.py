@@ -1,0 +1,1 @@
+"""Searches of the simulation, in processes and on executors."""

@@ -1,0 +1,1 @@
+"""What every command says and how it ends: words, exit statuses, configuration."""
