@@ -43,6 +43,7 @@ class Repetition:
     reasons: tuple[str, ...]  # why it is unknown, and which predictions did not come true
     disagrees: bool  # a prediction beyond the outcome did not come true
     kind: str = ""  # `bug`, or where outcomes differ in it `diverged: bug, lost: by design`
+    source: tuple[str, ...] = ()  # the documents that describe the scenario
 
     @property
     def agrees(self) -> bool:
@@ -170,7 +171,16 @@ def _any_repetition(directory: Path) -> Repetition:
     except Exception as error:
         why = f"its verdict cannot be read ({type(error).__name__})"
         return Repetition(
-            directory, run.name, run.title, run.system, run.expected, "unknown", (why,), False
+            directory,
+            run.name,
+            run.title,
+            run.system,
+            run.expected,
+            "unknown",
+            (why,),
+            False,
+            _kind(run.schedule),
+            run.source,
         )
 
 
@@ -189,6 +199,7 @@ def _repetition(directory: Path, run: Run) -> Repetition:
         (*verdict.get("reasons", ()), *run.disagreements),
         bool(run.disagreements),
         _kind(run.schedule),
+        run.source,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,15 @@ import typer
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.place import check_place
-from neaptide.harness.cli.options import VERDICT, Json, Quiet, Seed, Verbose, duration
+from neaptide.harness.cli.options import (
+    VERDICT,
+    Json,
+    Quiet,
+    Seed,
+    Verbose,
+    drawn,
+    duration,
+)
 from neaptide.harness.terminal import output
 
 if TYPE_CHECKING:
@@ -131,7 +138,7 @@ def nightly(
         directory = last_unfinished(nights)
     else:
         asked = _asked(budget, jobs, master, cells, min_acked, retries_unknown, {})
-        directory = _begun(plan, nights, _seed(seed), asked, dry_run=dry_run, json=json)
+        directory = _begun(plan, nights, drawn(seed), asked, dry_run=dry_run, json=json)
     find_java()
     journal = Journal(directory)
     try:
@@ -146,10 +153,6 @@ def nightly(
     finally:
         journal.close()
     raise typer.Exit(status)
-
-
-def _seed(given: int | None) -> int:
-    return secrets.randbelow(2**31) if given is None else given
 
 
 def _asked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -31,6 +32,11 @@ def duration(name: str, text: str, least_s: float = 0, panel: str | None = None)
         return seconds
 
     return typer.Option(name, parser=parse, metavar="DURATION", help=text, rich_help_panel=panel)
+
+
+def drawn(seed: int | None) -> int:
+    """The seed that was given, or a new one."""
+    return secrets.randbelow(2**31) if seed is None else seed
 
 
 Quiet = Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +25,7 @@ from neaptide.harness.cli.options import (
     Seed,
     Systems,
     Verbose,
+    drawn,
 )
 from neaptide.harness.scenarios.systems import DEFAULT_SYSTEM
 from neaptide.harness.terminal import output
@@ -86,7 +86,7 @@ def replay(
         for one in systems:
             _play_twice(file, str(one))
     find_java()
-    number = secrets.randbelow(2**31) if seed is None else seed
+    number = drawn(seed)
     output.note(f"seed {number}")
     todo = [Cell(scenario, str(file), one) for one in systems for _ in range(repeat)]
     spark = SparkStart(master)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from neaptide.harness.cli.options import Json, Quiet, Seed, Verbose
+from neaptide.harness.cli.options import Json, Quiet, Seed, Verbose, drawn
 from neaptide.harness.scenarios.systems import DEFAULT_SYSTEM
 from neaptide.harness.terminal import output
 from neaptide.harness.terminal.exits import Exit
@@ -52,7 +51,7 @@ def steps(
 
         if file is not None:
             scenario = load_scenario(file)
-            number = secrets.randbelow(2**31) if seed is None else seed
+            number = drawn(seed)
             on = system or DEFAULT_SYSTEM
             found = left_out.leave_out(scenario, on, plays, number, report)
         else:

@@ -74,6 +74,7 @@ async def play(
         raise UsageError(
             f"{where} is the schedule of a random run: `neaptide run {where}` plays it."
         )
+    check_scenario(scenario, system, place)
     scenario = _on_own(scenario, system)
     run = replace(
         new_run(scenario.name, system, seed, "scenario"),
@@ -93,18 +94,6 @@ async def play(
             ]
         ),
     )
-
-    check_system_on(system, place)
-    if _changes_voters(scenario):
-        check_voters(system, scenario.name)
-    if any(isinstance(scheduled.step, steps.MoveController) for scheduled in scenario.steps):
-        check_zookeeper(system, scenario.name)
-    _check_machines(scenario, place)
-    lacking = lacks(scenario, system.like)
-    if lacking is not None:
-        raise UsageError(f"{system} does not serve {scenario.name}: {lacking}.")
-    if place.name == "simulation" and not is_simulated(scenario):
-        raise UsageError(f"The simulation cannot do all steps of {scenario.name}.")
 
     async def work(directory: Path, account: Account) -> Finished:
         if place.name == "simulation":
@@ -128,6 +117,25 @@ async def play(
 
     directory, closed = await record(run, system, work)
     return Played(directory, closed.disagreements, closed.confirmed)
+
+
+def check_scenario(scenario: Scenario, system: System, place: Place) -> None:
+    """Raises UsageError where it cannot be played on that system there, MissingPartError where
+    this machine lacks something for it."""
+    refusal = refused_by_own(scenario, system)
+    if refusal is not None:
+        raise UsageError(refusal)
+    check_system_on(system, place)
+    if _changes_voters(scenario):
+        check_voters(system, scenario.name)
+    if any(isinstance(scheduled.step, steps.MoveController) for scheduled in scenario.steps):
+        check_zookeeper(system, scenario.name)
+    _check_machines(scenario, place)
+    lacking = lacks(scenario, system.like)
+    if lacking is not None:
+        raise UsageError(f"{system} does not serve {scenario.name}: {lacking}.")
+    if place.name == "simulation" and not is_simulated(scenario):
+        raise UsageError(f"The simulation cannot do all steps of {scenario.name}.")
 
 
 def refused_by_own(scenario: Scenario, system: System) -> str | None:
@@ -171,10 +179,7 @@ def refused_by_own(scenario: Scenario, system: System) -> str | None:
 
 
 def _on_own(scenario: Scenario, system: System) -> Scenario:
-    """With the broker ids of the system file. Raises UsageError for steps that it cannot do."""
-    refusal = refused_by_own(scenario, system)
-    if refusal is not None:
-        raise UsageError(refusal)
+    """With the broker ids of the system file."""
     if not isinstance(system.own, Managed):
         return scenario
     return with_brokers(scenario, system.own.ids[: len(scenario.brokers)])
