@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import signal
 import sys
 import traceback
@@ -26,6 +25,7 @@ from neaptide.harness.checking import spark_watch
 from neaptide.harness.cli import check as cli_check
 from neaptide.harness.cli import completion
 from neaptide.harness.cli import explore as cli_search
+from neaptide.harness.cli import export as cli_export
 from neaptide.harness.cli import nightly as cli_nightly
 from neaptide.harness.cli import replay as cli_replay
 from neaptide.harness.cli import scenarios as cli_scenarios
@@ -33,6 +33,7 @@ from neaptide.harness.cli import serve as cli_serve
 from neaptide.harness.cli import shrink as cli_shrink
 from neaptide.harness.cli import spark as cli_spark
 from neaptide.harness.cli import steps as cli_steps
+from neaptide.harness.cli import upgrade as cli_upgrade
 from neaptide.harness.cli.options import (
     CLUSTER,
     LOAD,
@@ -52,6 +53,7 @@ from neaptide.harness.cli.options import (
     Seed,
     Systems,
     Verbose,
+    drawn,
     duration,
 )
 from neaptide.harness.live.left_behind import REMOVERS
@@ -83,10 +85,6 @@ _SPARK_STARTS_S = 15.0  # about as long as Spark takes to start on a busy machin
 
 def _print_line(line: str) -> None:
     output.err.print(line, markup=False)
-
-
-def _seed(given: int | None) -> int:
-    return secrets.randbelow(2**31) if given is None else given
 
 
 @app.command()
@@ -142,7 +140,7 @@ def repro(
         raise UsageError("There is nothing to play: no system that is named serves it.")
     for here in {cell.system.options: place_of(cell.system, place) for cell in todo}.values():
         check_place(here, _print_line)
-    number = _seed(seed)
+    number = drawn(seed)
     find_java()
     output.note(f"seed {number}")
     spark = SparkStart(master)
@@ -297,7 +295,7 @@ def run(
     check_spark(master, None)
     words = None if no_check else parse_fail_on(fail_on)
     place = parse_place(host, image, nodes)
-    number = _seed(seed)
+    number = drawn(seed)
     [chosen] = parse_systems([system], kafka_home, place.image)
     shipped = scenario_files()
     if workload.endswith(".toml") and load_scenario(Path(workload)).run is not None:
@@ -640,6 +638,8 @@ app.command("list")(cli_scenarios.list_)
 app.command()(cli_scenarios.new)
 app.command()(cli_scenarios.schema)
 app.command()(cli_scenarios.explain)
+app.command()(cli_upgrade.upgrade)
+app.command()(cli_export.export)
 app.add_typer(cli_spark.app, name="spark")
 
 # What typer raises for wrong options; it has a copy of click inside and exports only this child.

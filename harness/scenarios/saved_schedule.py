@@ -113,18 +113,20 @@ def _without(words: Sequence[str], options: Sequence[str]) -> list[str]:
 
 
 def save(document: Document, file: Path, first_line: str = "") -> None:
-    """Raises StoreError."""
+    """Any scenario's document, of a random run or not. Raises StoreError."""
     write_text(file, first_line + "\n".join(_lines(document)) + "\n")
 
 
 def _lines(document: Document) -> Iterator[str]:
     """A table for each step, a line for each of its keys."""
-    for key in ("title", "source", "run"):
-        yield f"{key} = {_value(document[key])}"
-    for name in ("cluster", "expect", "found"):
-        if document.get(name):
+    tables = {name: of for name, of in document.items() if isinstance(of, Mapping)}
+    for name, of in document.items():
+        if name not in tables and name != "step":
+            yield f"{name} = {_value(of)}"
+    for name, table in tables.items():
+        if table:
             yield f"\n[{name}]"
-            yield from (f"{_key(key)} = {_value(of)}" for key, of in document[name].items())
+            yield from (f"{_key(key)} = {_value(of)}" for key, of in table.items())
     for step in document["step"]:
         yield "\n[[step]]"
         yield from (f"{_key(key)} = {_value(of)}" for key, of in step.items())
