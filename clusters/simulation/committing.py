@@ -24,7 +24,6 @@ from neaptide.clusters.simulation.client_node import ClientNode
 from neaptide.clusters.simulation.clients import REQUEST_TIMEOUT_MS, GroupOperation
 from neaptide.clusters.simulation.network import CLIENT, CLIENTS, Entry
 
-COMMIT_BYTES: Final = 100
 _MESSAGES: Final = (
     events.OffsetCommitRequested,
     events.OffsetFetchRequested,
@@ -81,10 +80,7 @@ def ask_again(client: ClientNode) -> None:
         request = events.OffsetFetchRequested(number, asking.group, (partition,))
     else:
         committed = (OffsetCommitRecord(asking.group, partition, OffsetAndMetadata(asking.offset)),)
-        batch = events.ProducedBatch(1, COMMIT_BYTES, committed)
-        request = events.OffsetCommitRequested(
-            number, asking.group, NO_GENERATION, committed, batch
-        )
+        request = events.OffsetCommitRequested(number, asking.group, NO_GENERATION, committed)
     client.asking = replace(asking, request=number, to=coordinator)
     client.network.send(CLIENT, coordinator, CLIENTS, request)
     client.network.later(REQUEST_TIMEOUT_MS * 1_000, AnswerLate(number))

@@ -20,6 +20,7 @@ from neaptide.harness.scenarios.systems import (
     System,
     check_system_on,
     generation_of,
+    has_groups,
     has_voters,
     secret_settings,
 )
@@ -28,7 +29,7 @@ from neaptide.nemesis.drawn.faults import ALL, FAULTS, faults_of
 from neaptide.nemesis.drawn.schedule import draw_schedule, parse_faults
 from neaptide.nemesis.scenario import Scenario
 from neaptide.results.run import named_brokers
-from neaptide.workloads.catalog import COMPACTION, TRANSACTIONS, Workload, find_workload
+from neaptide.workloads.catalog import COMPACTION, MEMBERSHIP, TRANSACTIONS, Workload, find_workload
 from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
 from neaptide.workloads.raw_connection import CoordinatorKind
 from neaptide.workloads.resets import KINDS
@@ -337,6 +338,8 @@ def _check_roles(workload: Workload) -> None:
 
 
 def _check_served(workload: str, what: str, system: System) -> None:
+    if what == MEMBERSHIP and has_groups(system):
+        return
     if system.release is None:
         raise UsageError(f"The workload {workload} needs {what}, which {system} does not serve.")
     since = {TRANSACTIONS: _TRANSACTIONS_SINCE, COMPACTION: (0, 8)}.get(what, _MEMBERSHIP_SINCE)
@@ -350,7 +353,8 @@ def _check_served(workload: str, what: str, system: System) -> None:
 def _check_protocol(asked: RandomRun) -> None:
     if asked.options.get("protocol") != "consumer":
         return
-    if parse_release(str(asked.system.release)).version < _KIP_848_SINCE:
+    release = asked.system.release
+    if release is None or parse_release(release).version < _KIP_848_SINCE:
         raise UsageError(
             f"--option protocol=consumer needs Apache Kafka 4.0 or later, not {asked.system}."
         )

@@ -38,6 +38,7 @@ KNOWN = tuple(f"neaptide:{name}" for name in GENERATIONS)  # the default of repr
 HOME_VERSION = "home"
 IMAGE_VERSION = "image"
 _OWN_HOSTS = HOSTS
+_GROUPS_SINCE = (0, 9)
 _HEADERS_SINCE = (0, 11)
 _RECORD_FORMATS = ("message.format.version", "log.message.format.version")
 
@@ -187,6 +188,13 @@ def check_system_on(system: System, place: Place) -> None:
             f"The simulation runs our own broker; for {system} choose another --host, or one of"
             f" {', '.join(KNOWN)}."
         )
+
+
+def has_groups(system: System) -> bool:
+    """Whether groups have members: on our own brokers from 0.10 on, on Apache Kafka from 0.9 on."""
+    if system.release is None:
+        return system.version != KNOWN[0].partition(":")[2]
+    return parse_release(system.release).version >= _GROUPS_SINCE
 
 
 def has_voters(system: System) -> bool:

@@ -29,7 +29,13 @@ from neaptide.harness.live.observed import StageObserved
 from neaptide.harness.live.stage import Stage
 from neaptide.harness.play.random_run import AIMED_SETTINGS, SHORT_TIMES
 from neaptide.harness.play.run_record import Finished, new_run, record
-from neaptide.harness.scenarios.systems import System, client_settings, keeps_headers
+from neaptide.harness.scenarios.systems import (
+    DEFAULT_SYSTEM,
+    System,
+    client_settings,
+    has_groups,
+    keeps_headers,
+)
 from neaptide.harness.testing.consumed import Notebook, RecordedConsumer
 from neaptide.harness.testing.findings import NeaptideFailure, WaitFailure
 from neaptide.harness.testing.loop import Loop
@@ -275,10 +281,10 @@ class LiveCluster:
         """A `confluent_kafka.Consumer` whose polls and commits are judged; call its `handled` for
         each record once you have done your work with it. `delivery`: what your group promises,
         at-least-once or at-most-once. Raises UsageError."""
-        if self._asked.system.release is None:
+        if not has_groups(self._asked.system):
             raise UsageError(
-                f"{self._asked.system} has no groups of consumers: test with a Kafka, as"
-                " --neaptide-system kafka:3.9.1."
+                f"{self._asked.system} has no groups of consumers: test with another system, as"
+                f" --neaptide-system {DEFAULT_SYSTEM}."
             )
         mine = {"group.id": f"neaptide-{self._asked.name}", "auto.offset.reset": "earliest"}
         given = {**self.client_settings, **_QUIET, **mine, **(settings or {})}

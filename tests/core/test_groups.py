@@ -59,8 +59,7 @@ def _coordinator(
 
 def _commit(offset: int, group: str = "g", generation_id: int = -1) -> events.OffsetCommitRequested:
     committed = (OffsetCommitRecord(group, T, OffsetAndMetadata(offset)),)
-    batch = events.ProducedBatch(1, 100, committed)
-    return events.OffsetCommitRequested(7, group, generation_id, committed, batch)
+    return events.OffsetCommitRequested(7, group, generation_id, committed)
 
 
 def _replicate(one: Broker, end: int) -> tuple[Effect, ...]:

@@ -213,6 +213,7 @@ def test_no_java(here: Callable[..., Done], tmp_path: Path) -> None:
     assert_one_sentence(done, MISSING, "Java")
 
 
+@pytest.mark.slow
 def test_a_directory_of_runs_that_cannot_be_made(tmp_path: Path) -> None:
     """In a process of its own: it is found out while a Spark is starting."""
     blocked = tmp_path / "file"

@@ -78,7 +78,7 @@ class Transport:
         self.ended = "aborted"
 
 
-CONNECTION = cast(Connection, SimpleNamespace(listener="CLIENT"))
+CONNECTION = cast(Connection, SimpleNamespace(listener="CLIENT", ip="127.0.0.1"))
 
 
 def context() -> ApiContext:

@@ -11,7 +11,7 @@ from kio.static.primitive import i16, i32, i64
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.broker.server.apis import cluster, fetch, groups
+from neaptide.clusters.broker.server.apis import cluster, fetch, group_membership, groups
 from neaptide.clusters.broker.server.apis.entities import duration, in_request
 from neaptide.clusters.broker.server.apis.row import PendingRequest, SendResponse
 from neaptide.clusters.broker.wire.apis import Api
@@ -31,7 +31,7 @@ def entity_of(response: Any) -> Any:
     return response.entity
 
 
-def test_who_wants_to_join_a_group_is_given_an_error_for_good() -> None:
+def test_who_joins_a_group_is_called_by_a_name_that_nobody_else_has() -> None:
     api, version = Api.JOIN_GROUP, 4
     protocol = in_request(api, version, "JoinGroupRequestProtocol")
     entity = make(
@@ -43,8 +43,10 @@ def test_who_wants_to_join_a_group_is_given_an_error_for_good() -> None:
         protocol_type="consumer",
         protocols=(make(protocol, name="range", metadata=b""),),
     )
-    answer = groups.refuse_to_join(*asked(entity), CONTEXT)
-    assert int(answer.error_code) == Error.GROUP_AUTHORIZATION_FAILED
+    events = [group_membership.decode_join_group(*asked(entity), CONTEXT) for _ in range(2)]
+    assert len({event.new_member_id for event in events}) == 2
+    assert all(event.must_know_member_id for event in events)
+    assert events[0].client_host == "/127.0.0.1"
 
 
 @pytest.mark.parametrize(("length", "is_kept"), [(4_096, True), (4_097, False), (5_000, False)])

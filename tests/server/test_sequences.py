@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.partition.producer_state_manager import (
     BatchMetadata,
@@ -62,7 +63,7 @@ def test_p4_after_a_cut_the_core_learns_what_the_rest_says(tmp_path: Path) -> No
     logs = _opened(tmp_path)
     _fill(logs.create_log(TP))
     received: list[object] = []
-    performers = LogEffects(logs, received.append).performers
+    performers = LogEffects(logs, received.append, GENERATIONS["2.1"]).performers
     for effect in (effects.TruncateLog(TP, 9), effects.ReadProducers(TP)):
         performers[type(effect)](effect)
     assert received == [events.LogTruncated(TP, 8), events.ProducersRead(TP, cast(Any, CUT))]

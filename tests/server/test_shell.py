@@ -14,20 +14,23 @@ from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.metadata.v1.request import MetadataRequest
 
 from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     OFFSETS_TOPIC,
     CommittedOffsets,
     OffsetAndMetadata,
     OffsetCommitRecord,
 )
+from neaptide.clusters.broker.replication.group.group_metadata import GroupMetadataRecord
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.step import _HANDLERS
 from neaptide.clusters.broker.server import log_effects, shell
+from neaptide.clusters.broker.storage import group_records
 from neaptide.clusters.broker.storage.errors import StorageError
 from neaptide.clusters.broker.storage.flush import Flush
+from neaptide.clusters.broker.storage.group_records import encode, groups_of
 from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
-from neaptide.clusters.broker.storage.offset_commits import committed_offsets_of, encode
 from neaptide.clusters.broker.storage.record_batch import assign
 from neaptide.clusters.broker.storage.record_writer import record_batch
 from neaptide.clusters.broker.storage.removal import remove_now
@@ -231,19 +234,19 @@ def test_a12_the_event_loop_goes_on_while_a_new_coordinator_reads_its_log(
     may_go_on = threading.Event()
     threads = []
 
-    def slow(log: LogSnapshot) -> CommittedOffsets:
+    def slow(log: LogSnapshot) -> tuple[CommittedOffsets, tuple[GroupMetadataRecord, ...]]:
         threads.append(threading.current_thread())
         may_go_on.wait(5)
-        return committed_offsets_of(log)
+        return groups_of(log)
 
-    monkeypatch.setattr(log_effects, "committed_offsets_of", slow)
+    monkeypatch.setattr(group_records, "groups_of", slow)
     monkeypatch.setattr(log_effects, "READ_AT_ONCE_BYTES", 0)
 
     async def play() -> None:
         world = await leading(tmp_path)
         log = world.logs.create_log(TopicPartition(OFFSETS_TOPIC, 0))
         committed = OffsetCommitRecord("g", T0, OffsetAndMetadata(5))
-        data = bytearray(record_batch([encode(committed, 1, with_epoch=False)], 1))
+        data = bytearray(record_batch([encode(committed, 1, GENERATIONS["2.0"])], 1))
         log.append(data, assign(data, 0, 0))
         world.coordination.may_report[OFFSETS_TOPIC] = asyncio.Event()
         world.coordination.may_report[OFFSETS_TOPIC].set()
@@ -275,7 +278,7 @@ def test_a12_a_log_that_cannot_be_read_by_the_thread_ends_the_broker(
     def broken(log: LogSnapshot) -> CommittedOffsets:
         raise StorageError(tmp_path, "Input/output error")
 
-    monkeypatch.setattr(log_effects, "committed_offsets_of", broken)
+    monkeypatch.setattr(group_records, "groups_of", broken)
     monkeypatch.setattr(log_effects, "READ_AT_ONCE_BYTES", -1)
 
     async def play() -> None:

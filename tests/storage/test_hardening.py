@@ -9,6 +9,7 @@ from pathlib import Path
 import cramjam
 import pytest
 
+from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     OffsetAndMetadata,
     OffsetCommitRecord,
@@ -21,7 +22,7 @@ from neaptide.clusters.broker.storage.errors import (
     CorruptBatchError,
     RecordBatchError,
 )
-from neaptide.clusters.broker.storage.offset_commits import committed_offsets_of, encode
+from neaptide.clusters.broker.storage.group_records import encode, groups_of
 from neaptide.clusters.broker.storage.record_batch import assign, parse_batches
 from neaptide.clusters.broker.storage.record_writer import record_batch
 from tests.hardening.poison import INT32_MAX, ONE, SOUND, sealed
@@ -29,6 +30,7 @@ from tests.storage.batches import COMPRESSIONS, NOW_MS, batch, with_headers
 from tests.storage.conftest import OpenLog
 
 T0 = TopicPartition("t", 0)
+V2_1 = GENERATIONS["2.1"]
 DAY_MS = 24 * 3_600_000
 
 
@@ -133,9 +135,9 @@ def test_a10_what_is_damaged_in_the_positions_of_groups_costs_itself_alone(
 ) -> None:
     def position(group: str, offset: int) -> bytes:
         one = OffsetCommitRecord(group, T0, OffsetAndMetadata(offset))
-        return record_batch([encode(one, NOW_MS, with_epoch=True)], NOW_MS)
+        return record_batch([encode(one, NOW_MS, V2_1)], NOW_MS)
 
-    key, value = encode(OffsetCommitRecord("k", T0, OffsetAndMetadata(9)), NOW_MS, with_epoch=True)
+    key, value = encode(OffsetCommitRecord("k", T0, OffsetAndMetadata(9)), NOW_MS, V2_1)
     assert key is not None
     damaged = bytearray(position("damaged", 4))
     damaged[-1] ^= 1
@@ -154,7 +156,7 @@ def test_a10_what_is_damaged_in_the_positions_of_groups_costs_itself_alone(
     ):
         buffer = bytearray(data)
         log.append(buffer, assign(buffer, log.log_end_offset, 0))
-    found = committed_offsets_of(log.snapshot())
+    found = groups_of(log.snapshot())[0]
     # Of a batch with fewer records than it counts those that are there are taken.
     assert {group: one.offset for (group, _), one in found.items()} == {
         "first": 1,

@@ -14,8 +14,15 @@ from neaptide.harness.scenarios.systems import parse_systems
 from neaptide.workloads.catalog import WORKLOADS, Clients, Workload, find_workload
 from neaptide.workloads.roles.table import ROLES, find_role
 
-OWN, NOW, NEW, OLD, OLDEST = parse_systems(
-    ["neaptide:2.1", "kafka:3.9.1", "kafka:4.1.0", "kafka:0.10.2.2", "kafka:0.8.2.2"]
+OWN, OWN_OLDEST, NOW, NEW, OLD, OLDEST = parse_systems(
+    [
+        "neaptide:2.1",
+        "neaptide:0.8",
+        "kafka:3.9.1",
+        "kafka:4.1.0",
+        "kafka:0.10.2.2",
+        "kafka:0.8.2.2",
+    ]
 )
 
 
@@ -36,7 +43,10 @@ def test_each_workload_goes_with_a_kafka_of_today(name: str) -> None:
     ("run", "says"),
     [
         (asked("txn", OWN), "needs transactions, which neaptide:2.1 does not serve"),
-        (asked("groups", OWN), "needs membership of groups, which neaptide:2.1 does not serve"),
+        (
+            asked("groups", OWN_OLDEST),
+            "needs membership of groups, which neaptide:0.8 does not serve",
+        ),
         (asked("keyed", OWN), "needs compaction, which neaptide:2.1 does not serve"),
         (asked("txn", OLD), "which Apache Kafka has from 0.11 on, not kafka:0.10.2.2"),
         (asked("groups", OLDEST), "from 0.9 on"),

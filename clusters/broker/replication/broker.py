@@ -19,6 +19,7 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
 from neaptide.clusters.broker.replication.follower.replica_fetcher import ReplicaFetcher
 from neaptide.clusters.broker.replication.generation import Generation
 from neaptide.clusters.broker.replication.group.committed_offsets import CommittedOffsets
+from neaptide.clusters.broker.replication.group.group_metadata import Group
 from neaptide.clusters.broker.replication.interface.coordination_service import CoordinationRequest
 from neaptide.clusters.broker.replication.interface.effects import (
     CancelTimer,
@@ -148,6 +149,7 @@ class Broker:
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     # Of the groups that this broker coordinates, by the partition of `__consumer_offsets`.
     committed_offsets: dict[TopicPartition, CommittedOffsets] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
     effects: list[Effect] = field(default_factory=list)
 
     def copy(self) -> Broker:
@@ -160,6 +162,7 @@ class Broker:
             delayed=dict(self.delayed),
             watchers=dict(self.watchers),
             committed_offsets=dict(self.committed_offsets),
+            groups=dict(self.groups),
             effects=list(self.effects),
         )
 

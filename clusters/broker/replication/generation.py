@@ -163,6 +163,9 @@ class Generation:
     # from 4.0 on: KIP-1030).
     message_timestamp_after_max_ms: int
     zookeeper_session_timeout_ms: int
+    # group.initial.rebalance.delay.ms: how long the first rebalance of a group waits for more
+    # members (KIP-134, from 0.11 on).
+    group_initial_rebalance_delay_ms: int
     # Whether a follower whose log ends where the leader's does has caught up whatever the time (it
     # has from 2.1 on).
     caught_up_at_log_end: bool
@@ -228,6 +231,7 @@ _V0_10: Final = Generation(
     message_max_bytes=1_000_012,
     message_timestamp_after_max_ms=2**63 - 1,
     zookeeper_session_timeout_ms=6_000,
+    group_initial_rebalance_delay_ms=0,
     caught_up_at_log_end=False,
     idempotence=None,
     sets_commit_acks=True,
@@ -251,6 +255,7 @@ _V0_8: Final = replace(
 _V0_11: Final = replace(
     _V0_10,
     name="0.11",
+    group_initial_rebalance_delay_ms=3_000,
     fetch_of_others=FetchOfOthers.NO_RECORDS,
     truncation=Truncation.TO_EPOCH_END_OFFSET,
     epoch_assignment=EpochAssignment.ON_FIRST_APPEND,

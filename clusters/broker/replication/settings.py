@@ -22,6 +22,7 @@ class ReplicationSettings:
     """Durations in milliseconds, or as the name says, sizes in bytes. What has no default here has
     it in generation."""
 
+    group_initial_rebalance_delay_ms: int
     message_max_bytes: int
     replica_lag_time_max_ms: int
     unclean_leader_election_enable: bool
@@ -31,6 +32,9 @@ class ReplicationSettings:
     controlled_shutdown_max_retries: int = 3
     controlled_shutdown_retry_backoff_ms: int = 5_000
     default_replication_factor: int = 1
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = 2**31 - 1
+    group_min_session_timeout_ms: int = 6_000
     leader_imbalance_check_interval_seconds: int = 300
     leader_imbalance_per_broker_percentage: int = 10
     log_segment_bytes: int = 1_073_741_824
@@ -87,6 +91,7 @@ def replication_settings(given: Mapping[str, str], generation: Generation) -> Re
         "unclean_leader_election_enable": generation.unclean_leader_election_enable,
         "replica_lag_time_max_ms": generation.replica_lag_time_max_ms,
         "message_max_bytes": generation.message_max_bytes,
+        "group_initial_rebalance_delay_ms": generation.group_initial_rebalance_delay_ms,
     }
     types = get_type_hints(ReplicationSettings)
     for field in fields(ReplicationSettings):

@@ -24,7 +24,12 @@ from neaptide.clusters.broker.replication.controller import (
 )
 from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
 from neaptide.clusters.broker.replication.follower import replica_fetcher_manager
-from neaptide.clusters.broker.replication.group import group_coordinator, group_metadata_manager
+from neaptide.clusters.broker.replication.group import (
+    group_administration,
+    group_coordinator,
+    group_membership,
+    group_metadata_manager,
+)
 from neaptide.clusters.broker.replication.interface import (
     administration,
     coordination_service,
@@ -73,6 +78,11 @@ def _on_read(broker: Broker, event: coordination_service.LeaderAndIsrRead, now_m
         if in_sync_replicas.on_state_read(broker, topic_partition, state, now_ms):
             purgatory.complete_delayed(broker, topic_partition, now_ms)
     partition_state_machine.on_leader_and_isr_read(broker, event, now_ms)
+
+
+def _on_groups_read(broker: Broker, event: events.CommittedOffsetsRead, now_ms: int) -> None:
+    group_metadata_manager.on_committed_offsets_read(broker, event, now_ms)
+    group_membership.on_groups_read(broker, event, now_ms)
 
 
 def _on_altered(broker: Broker, event: events.AlterPartitionResponded, now_ms: int) -> None:
@@ -126,6 +136,8 @@ _TIMERS: Final[Mapping[type, Handler]] = {
     events.IsrChangePropagation: in_sync_replicas.on_isr_change_propagation,
     events.HighWatermarkCheckpoint: replica_manager.on_high_watermark_checkpoint,
     events.DelayedOperationExpired: _on_expired,
+    events.MemberExpiration: group_membership.on_member_expiration,
+    events.RebalanceExpiration: group_membership.on_rebalance_expiration,
     events.FetcherBackoffOver: replica_fetcher_manager.on_backoff_over,
     administration.ReassignmentRetry: partition_reassignment.on_reassignment_retry,
     administration.ControlledShutdownRetry: controlled_shutdown.on_controlled_shutdown_retry,
@@ -143,6 +155,14 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.FindCoordinatorRequested: group_coordinator.on_find_coordinator,
     events.OffsetCommitRequested: group_coordinator.on_offset_commit,
     events.OffsetFetchRequested: group_coordinator.on_offset_fetch,
+    events.JoinGroupRequested: group_membership.on_join_group,
+    events.SyncGroupRequested: group_membership.on_sync_group,
+    events.HeartbeatRequested: group_membership.on_heartbeat,
+    events.LeaveGroupRequested: group_membership.on_leave_group,
+    events.DescribeGroupsRequested: group_administration.on_describe_groups,
+    events.ListGroupsRequested: group_administration.on_list_groups,
+    events.DeleteGroupsRequested: group_administration.on_delete_groups,
+    events.OffsetDeleteRequested: group_administration.on_offset_delete,
     events.OffsetForLeaderEpochRequested: log_offsets.on_offset_for_leader_epoch,
     events.ListOffsetsRequested: log_offsets.on_list_offsets,
     events.RequestAbandoned: _on_request_abandoned,
@@ -155,7 +175,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.FetcherRequestFailed: replica_fetcher_manager.on_request_failed,
     events.LogTruncated: log_manager.on_log_truncated,
     events.ProducersRead: log_manager.on_producers_read,
-    events.CommittedOffsetsRead: group_metadata_manager.on_committed_offsets_read,
+    events.CommittedOffsetsRead: _on_groups_read,
     # retention
     events.LogStartAdvanced: log_manager.on_log_start_advanced,
     events.ProducerExpiration: log_manager.on_producer_expiration,

@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from neaptide.clusters.broker.replication.broker import StoredReplica
+from neaptide.clusters.broker.replication.generation import Generation
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.server.sequences import producers_of
+from neaptide.clusters.broker.storage import group_records
+from neaptide.clusters.broker.storage.log import wall_clock_ms
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
-from neaptide.clusters.broker.storage.offset_commits import committed_offsets_of
 from neaptide.clusters.broker.storage.record_batch import assign, parse_header
+from neaptide.clusters.broker.storage.record_writer import record_batch
 
 READ_AT_ONCE_BYTES: Final = 1 << 16
 
@@ -49,9 +52,15 @@ def _read(
 class LogEffects:
     """May raise StorageError: the log directory cannot be used any more."""
 
-    def __init__(self, logs: LogDirectory, submit_first: Callable[[object], None]) -> None:
+    def __init__(
+        self,
+        logs: LogDirectory,
+        submit_first: Callable[[object], None],
+        generation: Generation,
+    ) -> None:
         self.logs = logs
         self._submit_first = submit_first
+        self._generation = generation
 
     @property
     def performers(self) -> Mapping[type, Performer]:
@@ -84,7 +93,7 @@ class LogEffects:
         if len(effect.batches) == 1 and isinstance(effect.batches[0].identity, bytes):
             data = effect.batches[0].identity
         else:
-            data = b"".join(_bytes_of(batch.identity) for batch in effect.batches)
+            data = b"".join(self._bytes_of(batch.identity) for batch in effect.batches)
         if effect.assign:
             data = bytearray(data)
             first = effect.batches[0]
@@ -99,6 +108,16 @@ class LogEffects:
             return None
         flush = log.begin_flush()
         return InThread(flush.sync, lambda _: log.end_flush(flush))
+
+    def _bytes_of(self, identity: object) -> bytes:
+        """Of a client's batch its bytes; records that the core itself writes become some here."""
+        if isinstance(identity, bytes):
+            return identity
+        assert isinstance(identity, tuple)
+        now_ms = wall_clock_ms()
+        return record_batch(
+            [group_records.encode(one, now_ms, self._generation) for one in identity], now_ms
+        )
 
     def _truncate(self, effect: effects.TruncateLog) -> None:
         end_offset = self.logs.logs[effect.partition].truncate_to(effect.offset)
@@ -117,8 +136,8 @@ class LogEffects:
         log = self.logs.logs[effect.partition].snapshot()
         return _read(
             log,
-            lambda: committed_offsets_of(log),
-            lambda found: self._submit_first(events.CommittedOffsetsRead(effect.partition, found)),
+            lambda: group_records.groups_of(log),
+            lambda found: self._submit_first(events.CommittedOffsetsRead(effect.partition, *found)),
         )
 
     def _truncate_fully(self, effect: effects.TruncateFullyAndStartAt) -> None:
@@ -151,8 +170,3 @@ def stored_replicas(logs: LogDirectory) -> dict[TopicPartition, StoredReplica]:
         )
         for topic_partition, log in logs.logs.items()
     }
-
-
-def _bytes_of(identity: object) -> bytes:
-    assert isinstance(identity, bytes)
-    return identity

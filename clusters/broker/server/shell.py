@@ -142,7 +142,7 @@ class BrokerShell:
         self._timers = Timers(self._loop, self.submit)
         self.performers: Mapping[type, Performer] = {
             **dict.fromkeys(get_args(effects.Answer), self.apis.respond),
-            **LogEffects(logs, self._submit_first).performers,
+            **LogEffects(logs, self._submit_first, config.generation).performers,
             **self._peers.performers,
             **self._timers.performers,
             effects.Coordinate: self._coordinate,

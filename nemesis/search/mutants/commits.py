@@ -13,7 +13,6 @@ from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group import (
     committed_offsets,
-    group_coordinator,
     group_metadata_manager,
 )
 from neaptide.clusters.broker.replication.group.committed_offsets import (
@@ -90,7 +89,7 @@ MUTANTS: Final = (
     ),
     _of_groups(
         "commits-acked-at-once",
-        group_coordinator.required_acks,
+        group_metadata_manager.required_acks,
         acks_at_once,
         "A commit is acknowledged before it is replicated.",
     ),

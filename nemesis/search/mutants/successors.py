@@ -51,7 +51,7 @@ def keeps_positions(broker: Broker, topic_partition: TopicPartition) -> None:
 
 def knows_at_once(broker: Broker, event: OffsetCommitRequested, now_ms: int) -> None:
     _on_offset_commit(broker, event, now_ms)
-    topic_partition, error = group_coordinator.coordinated(broker, event.group)
+    topic_partition, error = group_metadata_manager.coordinated(broker, event.group)
     if error is Error.NONE:
         before = broker.committed_offsets[topic_partition]
         broker.committed_offsets[topic_partition] = with_committed(before, event.committed)

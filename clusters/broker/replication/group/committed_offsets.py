@@ -34,6 +34,13 @@ class OffsetCommitRecord(NamedTuple):
     partition: TopicPartition
     offset_and_metadata: OffsetAndMetadata | None
 
+    @property
+    def size_bytes(self) -> int:
+        """About as many as it has in the log."""
+        kept = self.offset_and_metadata
+        texts = (self.group, self.partition.topic, kept.metadata if kept else "")
+        return 70 + sum(len(text.encode()) for text in texts)
+
 
 Key = tuple[str, TopicPartition]
 CommittedOffsets = Mapping[Key, OffsetAndMetadata]

@@ -1,8 +1,6 @@
 """What clients request of a group's coordinator: who it is, to commit, to read what is committed.
 
-Not membership: no group has members here (join, sync and heartbeat are not answered), so a commit
-that names a generation is refused: as one of a generation that is over, or of a member that is not
-there where the group has positions. A group may have no name, which Kafka still takes here.
+Not membership: see group_membership. A group may have no name here, which Kafka still takes.
 Source: Kafka's GroupCoordinator (G1, G3).
 """
 
@@ -20,7 +18,12 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     OffsetCommitRecord,
     partition_for,
 )
-from neaptide.clusters.broker.replication.group.group_metadata_manager import answer_commit
+from neaptide.clusters.broker.replication.group.group_membership import commit_error
+from neaptide.clusters.broker.replication.group.group_metadata_manager import (
+    answer_commit,
+    append_records,
+    coordinated,
+)
 from neaptide.clusters.broker.replication.interface.effects import (
     RespondFindCoordinator,
     RespondOffsetFetch,
@@ -38,7 +41,6 @@ from neaptide.clusters.broker.replication.rule import rule
 
 NO_COORDINATOR = -1
 NO_GENERATION = -1
-ALL = -1  # acks
 
 
 def coordinator_of(metadata: MetadataCache, group: str) -> int | None:
@@ -75,19 +77,17 @@ def on_find_coordinator(broker: Broker, event: FindCoordinatorRequested, now_ms:
 def on_offset_commit(broker: Broker, event: OffsetCommitRequested, now_ms: int) -> None:
     """Appends the offsets, and answers when they are as safe as is asked for."""
     topic_partition, error = coordinated(broker, event.group)
-    if error is Error.NONE and event.generation_id != NO_GENERATION:
-        is_known = any(
-            group == event.group for group, _ in broker.committed_offsets[topic_partition]
+    if error is Error.NONE:
+        error = commit_error(
+            broker, event.group, event.member_id, event.group_instance_id, event.generation_id
         )
-        error = Error.UNKNOWN_MEMBER_ID if is_known else Error.ILLEGAL_GENERATION
     if error is not Error.NONE:
         answer_commit(broker, event.request, topic_partition, event.committed, error)
         return
-    acks = required_acks(broker)
     if not event.committed:
         answer_commit(broker, event.request, topic_partition, (), Error.NONE)
         return
-    appended = produce.append(broker, topic_partition, (event.batch,), acks, now_ms)
+    appended = append_records(broker, topic_partition, event.committed, now_ms)
     waiting = DelayedCommit(event.request, topic_partition, appended, event.committed)
     waiting = waiting.updated(broker)
     if waiting.is_complete(broker):
@@ -124,12 +124,6 @@ class DelayedCommit:
         answer_commit(broker, self.request, self.partition, self.committed, error)
 
 
-@rule
-def required_acks(broker: Broker) -> int:
-    """From 4.0 on all, whatever is set."""
-    return broker.settings.offsets_commit_required_acks if broker.rules.sets_commit_acks else ALL
-
-
 def on_offset_fetch(broker: Broker, event: OffsetFetchRequested, now_ms: int) -> None:
     topic_partition, error = coordinated(broker, event.group)
     known = broker.committed_offsets[topic_partition] if error is Error.NONE else {}
@@ -139,12 +133,3 @@ def on_offset_fetch(broker: Broker, event: OffsetFetchRequested, now_ms: int) ->
     none = OffsetAndMetadata(INVALID_OFFSET)
     results = tuple((tp, known.get((event.group, tp), none)) for tp in wanted)
     broker.do(RespondOffsetFetch(event.request, error, results))
-
-
-def coordinated(broker: Broker, group: str) -> tuple[TopicPartition, Error]:
-    """The group's partition, and whether this broker may speak for it."""
-    partitions = broker.metadata.offsets_partitions
-    topic_partition = partition_for(group, partitions or 1)
-    if not partitions or topic_partition not in broker.committed_offsets:
-        return topic_partition, Error.NOT_COORDINATOR
-    return topic_partition, Error.NONE

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import OffsetAndMetadata
+from neaptide.clusters.broker.replication.group.group_metadata import Group
 from neaptide.clusters.broker.replication.interface.administration import PartitionResult
 from neaptide.clusters.broker.replication.interface.coordination_service import CoordinationRequest
 from neaptide.clusters.broker.replication.interface.events import (
@@ -90,7 +92,7 @@ class ReadProducers:
 
 @dataclass(frozen=True, slots=True)
 class ReadCommittedOffsets:
-    """This broker leads a partition of `__consumer_offsets`: read all of it (PositionsRead)."""
+    """This broker leads a partition of `__consumer_offsets`: read all of it."""
 
     partition: TopicPartition
 
@@ -172,6 +174,80 @@ class RespondOffsetFetch:
     request: int
     error: Error
     results: tuple[tuple[TopicPartition, OffsetAndMetadata], ...]
+
+
+class JoinedMember(NamedTuple):
+    """What the leader of a group learns of a member."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RespondJoinGroup:
+    """`members` for the leader alone."""
+
+    request: int
+    error: Error
+    member_id: str
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RespondSyncGroup:
+    request: int
+    error: Error
+    assignment: bytes = b""
+    protocol_type: str | None = None
+    protocol: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RespondHeartbeat:
+    request: int
+    error: Error
+
+
+@dataclass(frozen=True, slots=True)
+class RespondLeaveGroup:
+    """Where `error` is one, it concerns all; `members`: member id, group instance id, its error."""
+
+    request: int
+    error: Error
+    members: tuple[tuple[str, str | None, Error], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RespondDescribeGroups:
+    request: int
+    results: tuple[tuple[Group, Error], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RespondListGroups:
+    request: int
+    error: Error
+    groups: tuple[Group, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RespondDeleteGroups:
+    request: int
+    results: tuple[tuple[str, Error], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RespondOffsetDelete:
+    """Where `error` is one, it concerns the request as a whole."""
+
+    request: int
+    error: Error
+    results: tuple[tuple[TopicPartition, Error], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,6 +514,14 @@ Answer = (
     | RespondFindCoordinator
     | RespondOffsetCommit
     | RespondOffsetFetch
+    | RespondJoinGroup
+    | RespondSyncGroup
+    | RespondHeartbeat
+    | RespondLeaveGroup
+    | RespondDescribeGroups
+    | RespondListGroups
+    | RespondDeleteGroups
+    | RespondOffsetDelete
     | RespondFetch
     | RespondOffsetForLeaderEpoch
     | RespondListOffsets

@@ -16,6 +16,10 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     CommittedOffsets,
     OffsetCommitRecord,
 )
+from neaptide.clusters.broker.replication.group.group_metadata import (
+    GroupMetadataRecord,
+    Protocols,
+)
 from neaptide.clusters.broker.replication.interface.administration import (
     AutoPreferredReplicaLeaderElection,
     ControlledShutdownRetry,
@@ -77,7 +81,7 @@ class FindCoordinatorRequested:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitRequested:
-    """A consumer commits offsets; `batch` holds them as they go to `__consumer_offsets`.
+    """A consumer commits offsets.
 
     `generation_id` is -1 for a consumer that is no member of its group, and assigns itself what it
     reads.
@@ -87,7 +91,8 @@ class OffsetCommitRequested:
     group: str
     generation_id: int
     committed: tuple[OffsetCommitRecord, ...]
-    batch: ProducedBatch
+    member_id: str = ""
+    group_instance_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,84 @@ class OffsetFetchRequested:
     request: int
     group: str
     partitions: tuple[TopicPartition, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupRequested:
+    """`member_id` is empty for who is new: it is called `new_member_id`, and where it must know its
+    id (KIP-394) it has to ask again with that."""
+
+    request: int
+    group: str
+    member_id: str
+    new_member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    must_know_member_id: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupRequested:
+    """`assignments`, by member id, of the leader alone. None: a version that does not name it."""
+
+    request: int
+    group: str
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    assignments: Mapping[str, bytes]
+    protocol_type: str | None = None
+    protocol: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequested:
+    request: int
+    group: str
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroupRequested:
+    """`members`: member id and group instance id of each."""
+
+    request: int
+    group: str
+    members: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroupsRequested:
+    request: int
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupsRequested:
+    """`states`: in lower case; none: groups of all."""
+
+    request: int
+    states: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroupsRequested:
+    request: int
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleteRequested:
+    request: int
+    group: str
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,6 +503,7 @@ class CommittedOffsetsRead:
 
     partition: TopicPartition
     committed_offsets: CommittedOffsets
+    groups: tuple[GroupMetadataRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,8 +555,25 @@ class AlterPartitionRetry:
     """Timer: ISR changes that the controller did not take may be sent again."""
 
 
+@dataclass(frozen=True, slots=True)
+class MemberExpiration:
+    """Timer: a member of a group was not heard of for its session time-out."""
+
+    group: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceExpiration:
+    """Timer: members of a group have had as long to join as they may."""
+
+    group: str
+
+
 Timer = (
     IsrExpiration
+    | MemberExpiration
+    | RebalanceExpiration
     | AlterPartitionRetry
     | IsrChangePropagation
     | HighWatermarkCheckpoint

@@ -21,10 +21,7 @@ from neaptide.clusters.broker.replication.follower.replica_fetcher_manager impor
     stop_following,
 )
 from neaptide.clusters.broker.replication.generation import SameLeader
-from neaptide.clusters.broker.replication.group.group_metadata_manager import (
-    on_election,
-    on_resignation,
-)
+from neaptide.clusters.broker.replication.group import group_membership, group_metadata_manager
 from neaptide.clusters.broker.replication.interface.coordination_service import SessionStarted
 from neaptide.clusters.broker.replication.interface.effects import (
     AssignTopicId,
@@ -193,7 +190,7 @@ def become_leader(broker: Broker, partition: Partition, sent: PartitionState, no
         f" from offset {partition.log.end_offset}, high watermark {partition.high_watermark}"
     )
     broker.increment_high_watermark(partition, now_ms)
-    on_election(broker, sent.partition)
+    group_metadata_manager.on_election(broker, sent.partition)
 
 
 def become_follower(
@@ -205,7 +202,7 @@ def become_follower(
     what was truncated could be lost for good. It is followed when it is known to live again.
     """
     before = partition
-    on_resignation(broker, sent.partition)
+    _resign(broker, sent.partition)
     partition = broker.put(partition_rules.make_follower(partition, sent))
     leader = sent.state.leader
     if _may_fetch_on(broker, before, sent) and _is_followed(broker, sent.partition):
@@ -261,13 +258,20 @@ def on_topic_settings_changed(broker: Broker, event: TopicSettingsChanged, now_m
                 complete_delayed(broker, topic_partition, now_ms)
 
 
+def _resign(broker: Broker, topic_partition: TopicPartition) -> None:
+    """Whoever leads the partition now coordinates its groups."""
+    if topic_partition in broker.committed_offsets:
+        group_membership.on_resignation(broker, topic_partition)
+    group_metadata_manager.on_resignation(broker, topic_partition)
+
+
 def on_stop_replica(broker: Broker, event: StopReplicaRequested, now_ms: int) -> None:
     """Stops replicas, and deletes their logs only where that is said."""
     if _is_refused(broker, event):
         return
     for topic_partition in event.partitions:
         stop_following(broker, topic_partition)
-        on_resignation(broker, topic_partition)
+        _resign(broker, topic_partition)
         alter_partition_manager.forget(broker, topic_partition)
         partition = broker.partitions.get(topic_partition)
         if partition is not None:

@@ -1,4 +1,4 @@
-"""FindCoordinator, OffsetCommit and OffsetFetch; and JoinGroup, which is refused."""
+"""FindCoordinator, OffsetCommit and OffsetFetch."""
 
 from __future__ import annotations
 
@@ -21,9 +21,6 @@ from neaptide.clusters.broker.server.apis.row import (
     Response,
     SendResponse,
 )
-from neaptide.clusters.broker.storage import offset_commits
-from neaptide.clusters.broker.storage.log import wall_clock_ms
-from neaptide.clusters.broker.storage.record_writer import record_batch
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, response_class
 
@@ -74,10 +71,7 @@ def find_coordinator_error(
 def decode_offset_commit(
     request: PendingRequest, entity: Any, context: ApiContext
 ) -> events.OffsetCommitRequested:
-    """The record batch of `__consumer_offsets` is made here: the core knows no bytes.
-
-    Of a partition that is named twice the last counts, as in Kafka's map.
-    """
+    """Of a partition that is named twice the last counts, as in Kafka's map."""
     group = str(entity.group_id)
     each = (
         OffsetCommitRecord(
@@ -103,23 +97,14 @@ def decode_offset_commit(
         group,
         int(entity.generation_id_or_member_epoch),
         committed,
-        _batch(committed, wall_clock_ms(), context.config.generation.fences_leader_epochs),
+        str(getattr(entity, "member_id", "")),
+        getattr(entity, "group_instance_id", None),
     )
 
 
 def _metadata_bytes(one: OffsetCommitRecord) -> int:
     committed = one.offset_and_metadata
     return 0 if committed is None else len(committed.metadata.encode())
-
-
-def _batch(
-    committed: tuple[OffsetCommitRecord, ...], now_ms: int, with_epoch: bool
-) -> events.ProducedBatch:
-    if not committed:
-        return events.ProducedBatch(0, 0, b"", Error.CORRUPT_MESSAGE)
-    encoded = [offset_commits.encode(one, now_ms, with_epoch=with_epoch) for one in committed]
-    data = record_batch(encoded, now_ms)
-    return events.ProducedBatch(len(committed), len(data), data)
 
 
 def encode_offset_commit(
@@ -202,22 +187,3 @@ def offset_fetch_error(
 ) -> effects.RespondOffsetFetch:
     asked = tuple((one, OffsetAndMetadata(-1)) for one in event.partitions or ())
     return effects.RespondOffsetFetch(event.request, error, asked)
-
-
-# --- JoinGroup ------------------------------------------------------------------------------------
-
-
-def refuse_to_join(request: PendingRequest, entity: Any, context: ApiContext) -> Any:
-    """No group has members here. A client gives up after this error; one that the connection is
-    closed on asks again for ever."""
-    return make(
-        response_class(Api.JOIN_GROUP, request.header.version),
-        throttle_time=NO_THROTTLE,
-        error_code=code(Error.GROUP_AUTHORIZATION_FAILED),
-        generation_id=i32(-1),
-        protocol_type=None,
-        protocol_name="",
-        leader="",
-        member_id="",
-        members=(),
-    )

@@ -20,6 +20,8 @@ from neaptide.clusters.broker.server.apis import (
     control,
     controlled_shutdown,
     fetch,
+    group_administration,
+    group_membership,
     groups,
     offsets,
     produce,
@@ -166,6 +168,7 @@ _ROWS: Final = (
             "0.11": Versions(2, 3),
             "2.0": Versions(2, 4),
             "2.1": Versions(2, 6),
+            "2.8": Versions(2, 8),
         },
         AnsweredByCore(
             events.OffsetCommitRequested,
@@ -182,6 +185,7 @@ _ROWS: Final = (
             "0.11": Versions(1, 3),
             "2.0": Versions(1, 4),
             "2.1": Versions(1, 5),
+            "2.8": Versions(1, 7),
         },
         AnsweredByCore(
             events.OffsetFetchRequested,
@@ -193,7 +197,12 @@ _ROWS: Final = (
     ),
     ApiRow(
         Api.FIND_COORDINATOR,
-        {"0.8": Versions(0, 0), "0.11": Versions(0, 1), "2.0": Versions(0, 2)},
+        {
+            "0.8": Versions(0, 0),
+            "0.11": Versions(0, 1),
+            "2.0": Versions(0, 2),
+            "2.8": Versions(0, 3),
+        },
         AnsweredByCore(
             events.FindCoordinatorRequested,
             groups.decode_find_coordinator,
@@ -205,12 +214,123 @@ _ROWS: Final = (
     ApiRow(
         Api.JOIN_GROUP,
         {
-            "0.8": Versions(0, 1),
+            "0.10": Versions(0, 1),
             "0.11": Versions(0, 2),
             "2.0": Versions(0, 3),
-            "2.1": Versions(0, 4),
+            "2.8": Versions(0, 7),
+            "4.0": Versions(0, 9),
         },
-        AnsweredByServer(groups.refuse_to_join),
+        AnsweredByCore(
+            events.JoinGroupRequested,
+            group_membership.decode_join_group,
+            effects.RespondJoinGroup,
+            group_membership.encode_join_group,
+            group_membership.join_group_error,
+        ),
+    ),
+    ApiRow(
+        Api.SYNC_GROUP,
+        {
+            "0.10": Versions(0, 0),
+            "0.11": Versions(0, 1),
+            "2.0": Versions(0, 2),
+            "2.8": Versions(0, 5),
+        },
+        AnsweredByCore(
+            events.SyncGroupRequested,
+            group_membership.decode_sync_group,
+            effects.RespondSyncGroup,
+            group_membership.encode_sync_group,
+            group_membership.sync_group_error,
+        ),
+    ),
+    ApiRow(
+        Api.HEARTBEAT,
+        {
+            "0.10": Versions(0, 0),
+            "0.11": Versions(0, 1),
+            "2.0": Versions(0, 2),
+            "2.8": Versions(0, 4),
+        },
+        AnsweredByCore(
+            events.HeartbeatRequested,
+            group_membership.decode_heartbeat,
+            effects.RespondHeartbeat,
+            group_membership.encode_heartbeat,
+            group_membership.heartbeat_error,
+        ),
+    ),
+    ApiRow(
+        Api.LEAVE_GROUP,
+        {
+            "0.10": Versions(0, 0),
+            "0.11": Versions(0, 1),
+            "2.0": Versions(0, 2),
+            "2.8": Versions(0, 4),
+            "4.0": Versions(0, 5),
+        },
+        AnsweredByCore(
+            events.LeaveGroupRequested,
+            group_membership.decode_leave_group,
+            effects.RespondLeaveGroup,
+            group_membership.encode_leave_group,
+            group_membership.leave_group_error,
+        ),
+    ),
+    ApiRow(
+        Api.DESCRIBE_GROUPS,
+        {
+            "0.10": Versions(0, 0),
+            "0.11": Versions(0, 1),
+            "2.0": Versions(0, 2),
+            "2.8": Versions(0, 5),
+        },
+        AnsweredByCore(
+            events.DescribeGroupsRequested,
+            group_administration.decode_describe_groups,
+            effects.RespondDescribeGroups,
+            group_administration.encode_describe_groups,
+            group_administration.describe_groups_error,
+        ),
+    ),
+    ApiRow(
+        Api.LIST_GROUPS,
+        {
+            "0.10": Versions(0, 0),
+            "0.11": Versions(0, 1),
+            "2.0": Versions(0, 2),
+            "2.8": Versions(0, 4),
+            "4.0": Versions(0, 5),
+        },
+        AnsweredByCore(
+            events.ListGroupsRequested,
+            group_administration.decode_list_groups,
+            effects.RespondListGroups,
+            group_administration.encode_list_groups,
+            group_administration.list_groups_error,
+        ),
+    ),
+    ApiRow(
+        Api.DELETE_GROUPS,
+        {"2.0": Versions(0, 1), "2.8": Versions(0, 2)},
+        AnsweredByCore(
+            events.DeleteGroupsRequested,
+            group_administration.decode_delete_groups,
+            effects.RespondDeleteGroups,
+            group_administration.encode_delete_groups,
+            group_administration.delete_groups_error,
+        ),
+    ),
+    ApiRow(
+        Api.OFFSET_DELETE,
+        {"2.8": Versions(0, 0)},
+        AnsweredByCore(
+            events.OffsetDeleteRequested,
+            group_administration.decode_offset_delete,
+            effects.RespondOffsetDelete,
+            group_administration.encode_offset_delete,
+            group_administration.offset_delete_error,
+        ),
     ),
     ApiRow(
         Api.API_VERSIONS,

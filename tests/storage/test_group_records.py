@@ -6,28 +6,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     OffsetAndMetadata,
     OffsetCommitRecord,
 )
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage.errors import CorruptBatchError
-from neaptide.clusters.broker.storage.offset_commits import committed_offsets_of, decode, encode
+from neaptide.clusters.broker.storage.group_records import decode, encode, groups_of
 from neaptide.clusters.broker.storage.record_batch import assign, parse_batches, records
 from neaptide.clusters.broker.storage.record_writer import record_batch
 from tests.storage.batches import batch
 from tests.storage.conftest import OpenLog
 
 T0 = TopicPartition("t", 0)
+OLD, NEW = GENERATIONS["2.0"], GENERATIONS["2.1"]
 NOW_MS = 1_700_000_000_000
 
 
 def _log(open_log: OpenLog, *committed: OffsetCommitRecord) -> dict[object, object]:
     log = open_log()
     for offset, one in enumerate(committed):
-        data = bytearray(record_batch([encode(one, NOW_MS, with_epoch=True)], NOW_MS))
+        data = bytearray(record_batch([encode(one, NOW_MS, NEW)], NOW_MS))
         log.append(data, assign(data, offset, 0))
-    return dict(committed_offsets_of(log.snapshot()))
+    return dict(groups_of(log.snapshot())[0])
 
 
 @pytest.mark.parametrize("with_epoch", [True, False])
@@ -42,30 +44,26 @@ def test_g3_what_is_written_is_read(
 ) -> None:
     position = OffsetAndMetadata(offset, epoch if with_epoch else -1, metadata)
     committed = OffsetCommitRecord(group, T0, position)
-    assert decode(*encode(committed, NOW_MS, with_epoch=with_epoch)) == committed
+    assert decode(*encode(committed, NOW_MS, NEW if with_epoch else OLD)) == committed
 
 
 def test_g3_the_bytes_are_those_of_kafka() -> None:
     """Versions 1 of the key, 3 of the value: by Kafka's OffsetCommitKey and OffsetCommitValue."""
-    key, value = encode(
-        OffsetCommitRecord("g", T0, OffsetAndMetadata(7, 2, "m")), 5, with_epoch=True
-    )
+    key, value = encode(OffsetCommitRecord("g", T0, OffsetAndMetadata(7, 2, "m")), 5, NEW)
     assert key == bytes.fromhex("0001 0001 67 0001 74 00000000")
     assert value == bytes.fromhex("0003 0000000000000007 00000002 0001 6d 0000000000000005")
-    _, older = encode(
-        OffsetCommitRecord("g", T0, OffsetAndMetadata(7, 2, "m")), 5, with_epoch=False
-    )
+    _, older = encode(OffsetCommitRecord("g", T0, OffsetAndMetadata(7, 2, "m")), 5, OLD)
     assert older is not None
     assert older[:13] == bytes.fromhex("0001 0000000000000007 0001 6d")
 
 
 def test_g3_a_record_without_value_deletes_a_position() -> None:
     committed = OffsetCommitRecord("g", T0, None)
-    assert decode(*encode(committed, NOW_MS, with_epoch=True)) == committed
+    assert decode(*encode(committed, NOW_MS, NEW)) == committed
 
 
-@pytest.mark.parametrize("key", [None, b"\x00\x02\x00\x01g"], ids=["no key", "of a group"])
-def test_g3_other_records_say_nothing_of_positions(key: bytes | None) -> None:
+@pytest.mark.parametrize("key", [None, b"\x00\x03\x00\x01g"], ids=["no key", "of a newer kind"])
+def test_g3_other_records_say_nothing_of_groups(key: bytes | None) -> None:
     assert decode(key, b"anything") is None
 
 

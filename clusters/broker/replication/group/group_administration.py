@@ -1,0 +1,124 @@
+"""What operators request of a group's coordinator: to describe, list and delete groups and offsets.
+
+As Kafka's GroupCoordinator. What is deleted is deleted when its tombstones are appended.
+"""
+
+from __future__ import annotations
+
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    OffsetCommitRecord,
+    with_committed,
+)
+from neaptide.clusters.broker.replication.group.group_metadata import (
+    Group,
+    GroupMetadataRecord,
+    GroupState,
+)
+from neaptide.clusters.broker.replication.group.group_metadata_manager import (
+    append_records,
+    coordinated,
+    known_group,
+)
+from neaptide.clusters.broker.replication.interface.effects import (
+    RespondDeleteGroups,
+    RespondDescribeGroups,
+    RespondListGroups,
+    RespondOffsetDelete,
+)
+from neaptide.clusters.broker.replication.interface.events import (
+    DeleteGroupsRequested,
+    DescribeGroupsRequested,
+    ListGroupsRequested,
+    OffsetDeleteRequested,
+)
+from neaptide.clusters.broker.replication.model import TopicPartition
+
+_CONSUMER = "consumer"  # the protocol type of consumers: their topics are known
+
+
+def on_describe_groups(broker: Broker, event: DescribeGroupsRequested, now_ms: int) -> None:
+    """A group that is not there is dead, and no error."""
+    results = []
+    for name in event.groups:
+        _, error = coordinated(broker, name)
+        group = known_group(broker, name) or Group(name, GroupState.DEAD)
+        results.append((group, error))
+    broker.do(RespondDescribeGroups(event.request, tuple(results)))
+
+
+def on_list_groups(broker: Broker, event: ListGroupsRequested, now_ms: int) -> None:
+    """Those that this broker coordinates."""
+    committed = {name for offsets in broker.committed_offsets.values() for name, _ in offsets}
+    names = sorted({*broker.groups, *committed})
+    groups = [group for name in names if (group := known_group(broker, name)) is not None]
+    if event.states:
+        groups = [group for group in groups if group.state.lower() in event.states]
+    broker.do(RespondListGroups(event.request, Error.NONE, tuple(groups)))
+
+
+def on_delete_groups(broker: Broker, event: DeleteGroupsRequested, now_ms: int) -> None:
+    results = tuple((name, _delete(broker, name, now_ms)) for name in event.groups)
+    broker.do(RespondDeleteGroups(event.request, results))
+
+
+def _delete(broker: Broker, name: str, now_ms: int) -> Error:
+    topic_partition, error = coordinated(broker, name)
+    if error is not Error.NONE:
+        return error
+    group = known_group(broker, name)
+    if group is None:
+        return Error.GROUP_ID_NOT_FOUND
+    if group.state is not GroupState.EMPTY or group.pending:
+        return Error.NON_EMPTY_GROUP
+    committed = broker.committed_offsets[topic_partition]
+    partitions = [partition for of, partition in committed if of == name]
+    error = _forget(broker, topic_partition, name, partitions, now_ms, whole=True)
+    if error is Error.NONE:
+        broker.groups.pop(name, None)
+    return error
+
+
+def on_offset_delete(broker: Broker, event: OffsetDeleteRequested, now_ms: int) -> None:
+    """Of a group that reads a topic its offsets stay. What its members read stands in bytes that
+    only clients understand: a group of consumers that has members reads all that it has committed.
+    """
+    topic_partition, error = coordinated(broker, event.group)
+    group = known_group(broker, event.group)
+    if error is Error.NONE and group is None:
+        error = Error.GROUP_ID_NOT_FOUND
+    elif group is not None and group.members and group.protocol_type != _CONSUMER:
+        error = Error.NON_EMPTY_GROUP
+    if error is not Error.NONE or group is None:
+        broker.do(RespondOffsetDelete(event.request, error))
+        return
+    if group.members:
+        refused = tuple((one, Error.GROUP_SUBSCRIBED_TO_TOPIC) for one in event.partitions)
+        broker.do(RespondOffsetDelete(event.request, Error.NONE, refused))
+        return
+    error = _forget(broker, topic_partition, event.group, event.partitions, now_ms)
+    results = tuple((one, error) for one in event.partitions)
+    broker.do(RespondOffsetDelete(event.request, Error.NONE, results))
+
+
+def _forget(
+    broker: Broker,
+    topic_partition: TopicPartition,
+    name: str,
+    partitions: list[TopicPartition] | tuple[TopicPartition, ...],
+    now_ms: int,
+    *,
+    whole: bool = False,
+) -> Error:
+    """`whole`: the group, too."""
+    gone = tuple(OffsetCommitRecord(name, partition, None) for partition in partitions)
+    end = (GroupMetadataRecord(name, is_deleted=True),) if whole else ()
+    if not gone and not end:
+        return Error.NONE
+    appended = append_records(broker, topic_partition, (*gone, *end), now_ms)
+    if appended.error not in (None, Error.NONE):
+        return Error.NOT_COORDINATOR
+    known = broker.committed_offsets[topic_partition]
+    broker.committed_offsets[topic_partition] = with_committed(known, gone)
+    return Error.NONE
