@@ -194,6 +194,7 @@ def _replace_static(
     if group.state is not GroupState.STABLE or group.selected_protocol() != group.protocol:
         _rebalance(broker, group, now_ms)
         return
+    _put(broker, group)
     assignments = {name: one.assignment for name, one in members.items()}
     _store(broker, group, assignments, now_ms)
     # It is told the leader of before, so that it does not assign: all keep what they have.
