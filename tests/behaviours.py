@@ -18,8 +18,9 @@ ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "behaviours.md"
 LEVELS: Final = ("core", "live", "real")
 NONE: Final = "–"  # what a cell without tests begins with; a reason follows
-_IDS: Final = re.compile(r"test_((?:[rfiec]\d+_)+)")
-_ON_EVERY_SYSTEM: Final = "alone"  # the fixture that is a broker of ours, and then Apache Kafka's
+_IDS: Final = re.compile(r"test_((?:[rfiecg]\d+_)+)")
+# Fixtures that are brokers of ours, and then Apache Kafka's.
+_ON_EVERY_SYSTEM: Final = ("alone", "own_or_kafka")
 
 
 class Test(NamedTuple):
@@ -55,7 +56,7 @@ def _found() -> Iterator[Test]:
 def _levels(test: ast.FunctionDef, file: Path, is_live: bool) -> frozenset[str]:
     if not is_live:
         return frozenset({"core"})
-    if any(argument.arg == _ON_EVERY_SYSTEM for argument in test.args.args):
+    if any(argument.arg in _ON_EVERY_SYSTEM for argument in test.args.args):
         return frozenset({"live", "real"})
     return frozenset({"real" if file.parent.name == "kafka" else "live"})
 
@@ -85,7 +86,7 @@ def rows(page: str) -> list[Row]:
 
 
 def _is_row(line: str) -> bool:
-    return re.match(r"\| [RFIEC]\d+ \|", line) is not None
+    return re.match(r"\| [RFIECG]\d+ \|", line) is not None
 
 
 def with_tests(page: str) -> str:
