@@ -1,4 +1,4 @@
-"""G2: members join, are assigned, send heartbeats, and go; each rule beside what it leaves alone."""
+"""G2: members join, are assigned, send heartbeats, and go; each rule beside what it leaves."""
 
 from __future__ import annotations
 

@@ -500,7 +500,7 @@ def on_member_expiration(broker: Broker, timer: MemberExpiration, now_ms: int) -
     if timer.member_id in group.pending:
         _forget_pending(broker, group, timer.member_id, now_ms)
     elif timer.member_id in group.members and not group.members[timer.member_id].waits:
-        broker.note(f"group {group.group}: {timer.member_id} has sent nothing for its session time-out")
+        broker.note(f"group {group.group}: the session of {timer.member_id} is over")
         _remove(broker, group, timer.member_id, now_ms)
 
 
@@ -537,7 +537,7 @@ def commit_error(
     group_instance_id: str | None,
     generation_id: int,
 ) -> Error:
-    """Whether a commit is one of a member, or of a group that has none; it counts as a heartbeat."""
+    """Whether a commit is one of a member, or of a group that has none. It is a heartbeat, too."""
     group = known_group(broker, name)
     if generation_id < 0 and (group is None or group.state is GroupState.EMPTY):
         return Error.NONE
@@ -594,7 +594,7 @@ def _watch(broker: Broker, name: str, member: Member) -> None:
 
 
 def on_groups_read(broker: Broker, event: CommittedOffsetsRead, now_ms: int) -> None:
-    """This broker coordinates them now: members have their session time-out for a first heartbeat."""
+    """This broker coordinates them now: their members' session time-outs begin."""
     for record in event.groups:
         group = group_of(record)
         _put(broker, group)

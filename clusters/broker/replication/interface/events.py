@@ -557,7 +557,7 @@ class AlterPartitionRetry:
 
 @dataclass(frozen=True, slots=True)
 class MemberExpiration:
-    """Timer: a member of a group was not heard of for its session time-out."""
+    """Timer: a member of a group has sent no heartbeat for its session time-out."""
 
     group: str
     member_id: str
