@@ -43,6 +43,10 @@ class Compared:
         return (*self.before.repetitions, *self.after.repetitions)[0].source
 
     @property
+    def is_bug(self) -> bool:
+        return "bug" in self.kind
+
+    @property
     def change(self) -> Change:
         match _holds(self.before), _holds(self.after):
             case (None, _) | (_, None):
@@ -83,7 +87,9 @@ class Upgrade:
     matrix: Matrix
 
     def of(self, change: Change) -> list[Compared]:
-        return [one for one in self.compared if one.change == change]
+        """Those that are bugs come first."""
+        found = [one for one in self.compared if one.change == change]
+        return sorted(found, key=lambda one: not one.is_bug)
 
     def to_json(self) -> dict[str, Any]:
         return {

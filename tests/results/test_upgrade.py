@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from neaptide.results.matrix import assemble
 from neaptide.results.report.upgrade_page import write_upgrade
+from neaptide.results.run import read_run
+from neaptide.results.store import write_run
 from neaptide.results.upgrade import CHANGES, Upgrade, compare
 from tests.results.matrices import save
 
@@ -56,6 +58,16 @@ def test_a_scenario_is_of_one_change(
     assert sum(one["before"].values()) == len(before)
     assert one["reasons"] == (["nothing was read"] if "unknown" in (*before, *after) else [])
     assert (document["from"], document["to"]) == (OLD, NEW)
+
+
+def test_bugs_come_first(tmp_path: Path) -> None:
+    for name, kind in (("a", "by design"), ("b", "bug")):
+        for system in (OLD, NEW):
+            run = save(tmp_path, f"{name}-{system}", "lost", system=system)
+            changed = replace(read_run(run), name=name, schedule={"kind": {"lost": kind}})
+            write_run(run, changed)
+    found = compare(assemble(list(tmp_path.iterdir())), OLD, NEW, {})
+    assert [one.scenario for one in found.of("open")] == ["b", "a"]
 
 
 def test_what_was_played_on_one_of_them_alone_is_not_compared(tmp_path: Path) -> None:
