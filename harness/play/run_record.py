@@ -22,7 +22,7 @@ from neaptide.harness.live.left_behind import RUN
 from neaptide.harness.scenarios.systems import System, fetch
 from neaptide.harness.terminal import interrupted, output
 from neaptide.harness.terminal.exits import RUN_FAILURES
-from neaptide.harness.terminal.version import VERSION
+from neaptide.harness.terminal.version import VERSION, parts
 from neaptide.results.compaction import compact
 from neaptide.results.errors import RunUnreadableError, StoreError
 from neaptide.results.run import Aim, Incident, Kind, MissedFault, Run, Status, read_run
@@ -57,6 +57,7 @@ def new_run(name: str, system: System, seed: int, kind: Kind) -> Run:
         brokers={},
         logs_readable=system.used is None,
         own=None if system.own is None else system.own.record(),
+        versions=parts(),
     )
 
 
