@@ -38,6 +38,7 @@ from neaptide.clusters.broker.replication.interface import (
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.leader import (
     alter_partition_manager,
+    delete_records,
     fetch,
     in_sync_replicas,
     log_offsets,
@@ -151,6 +152,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     # clients and followers
     events.ProduceRequested: produce.on_produce,
     events.InitProducerIdRequested: producer_id_manager.on_init_producer_id,
+    events.DeleteRecordsRequested: delete_records.on_delete_records,
     events.FetchRequested: fetch.on_fetch,
     events.FindCoordinatorRequested: group_coordinator.on_find_coordinator,
     events.OffsetCommitRequested: group_coordinator.on_offset_commit,

@@ -101,6 +101,10 @@ class ControllerRequests:
             )
             self._submit(replace(event, partitions=partitions))
 
+    async def settings_of(self, topic: str) -> Mapping[str, str]:
+        """What a topic sets for itself, as far as that are settings."""
+        return self._usable(topic, await self._read_settings(topic))
+
     async def _read_settings(self, topic: str) -> Mapping[str, str]:
         assert self.coordination is not None
         try:
@@ -116,6 +120,10 @@ class ControllerRequests:
             self._submit(events.TopicSettingsChanged(topic, self._topic_settings[topic]))
 
     def _take_settings(self, topic: str, settings: Mapping[str, str]) -> None:
+        usable = self._topic_settings[topic] = self._usable(topic, settings)
+        self._logs.reconfigure(topic, usable)
+
+    def _usable(self, topic: str, settings: Mapping[str, str]) -> Mapping[str, str]:
         """What is no setting is left out, with a line in the log: others of its topic are good."""
         usable = dict(settings)
         for name in settings:
@@ -125,5 +133,4 @@ class ControllerRequests:
             except (SettingError, InvalidSettingError) as error:
                 _log.warning("topic %s: %s", topic, error)
                 del usable[name]
-        self._topic_settings[topic] = usable
-        self._logs.reconfigure(topic, usable)
+        return usable

@@ -81,9 +81,7 @@ class KafkaApis:
             case AnsweredByCore():
                 self._ask_core(answered, connection, header, entity)
             case AnsweredByServer():
-                request = PendingRequest(0, connection, header)
-                answer = answered.answer(request, entity, self._context)
-                connection.respond(encode_response(answer, header.correlation_id))
+                self._answer(answered, self._begin(connection, header, entity), entity)
             case _:
                 assert_never(answered)
 
@@ -100,14 +98,22 @@ class KafkaApis:
         refusal = encode_api_versions(0, apis, Error.UNSUPPORTED_VERSION)
         connection.respond(encode_response(refusal, error.header.correlation_id))
 
-    def _ask_core(
-        self, row: AnsweredByCore, connection: Connection, header: Header, entity: Any
-    ) -> None:
+    def _begin(self, connection: Connection, header: Header, entity: Any) -> PendingRequest:
         number = self._next_request
         self._next_request += 1
         request = PendingRequest(number, connection, header, int(getattr(entity, "max_bytes", 0)))
         self._pending[number] = request
         self._requests_of[connection].add(number)
+        return request
+
+    def _answer(self, row: AnsweredByServer, request: PendingRequest, entity: Any) -> None:
+        answer = row.answer(request, entity, self._context)
+        self._send(request, answer if isinstance(answer, ResponseLater) else SendResponse(answer))
+
+    def _ask_core(
+        self, row: AnsweredByCore, connection: Connection, header: Header, entity: Any
+    ) -> None:
+        request = self._begin(connection, header, entity)
         try:
             event = row.decode(request, entity, self._context)
         except (StorageError, MalformedMessageError):

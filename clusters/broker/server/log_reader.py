@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -53,6 +53,10 @@ class LogReader:
             min(off, after_max_ms if after is None else after),
             "compact" in config.cleanup_policy,
         )
+
+    def sizes(self) -> Mapping[TopicPartition, int]:
+        """How many bytes each log has."""
+        return {place: log.size_bytes for place, log in self._logs.logs.items()}
 
     def bytes_available(self, topic_partition: TopicPartition, offset: int) -> int:
         log = self._logs.logs.get(topic_partition)

@@ -176,6 +176,20 @@ class RespondOffsetFetch:
     results: tuple[tuple[TopicPartition, OffsetAndMetadata], ...]
 
 
+class DeletedRecords(NamedTuple):
+    """`low_watermark`: where the log starts on all replicas that live; -1: that is not known."""
+
+    partition: TopicPartition
+    error: Error
+    low_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class RespondDeleteRecords:
+    request: int
+    results: tuple[DeletedRecords, ...]
+
+
 class JoinedMember(NamedTuple):
     """What the leader of a group learns of a member."""
 
@@ -522,6 +536,7 @@ Answer = (
     | RespondListGroups
     | RespondDeleteGroups
     | RespondOffsetDelete
+    | RespondDeleteRecords
     | RespondFetch
     | RespondOffsetForLeaderEpoch
     | RespondListOffsets

@@ -105,6 +105,15 @@ class OffsetFetchRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteRecordsRequested:
+    """`partitions`: which, and before which offset; -1: all below the high watermark."""
+
+    request: int
+    timeout_ms: int
+    partitions: tuple[tuple[TopicPartition, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class JoinGroupRequested:
     """`member_id` is empty for who is new: it is called `new_member_id`, and where it must know its
     id (KIP-394) it has to ask again with that."""

@@ -107,6 +107,7 @@ def record_follower_fetch(
         broker.note(f"{replica_id} fetches {asked.partition} but is not one of its replicas")
         return
     before = partition.high_watermark
+    started = partition.role.remotes[replica_id].log_start_offset
     partition = broker.put(
         partition_rules.record_follower_fetch(
             partition,
@@ -120,7 +121,8 @@ def record_follower_fetch(
     )
     maybe_expand_isr(broker, partition, replica_id)
     partition = broker.increment_high_watermark(broker.partitions[asked.partition], now_ms)
-    if partition.high_watermark != before or broker.rules.acks_above_one:
+    has_moved = partition.high_watermark != before or asked.log_start_offset != started
+    if has_moved or broker.rules.acks_above_one:
         purgatory.complete_delayed(broker, asked.partition, now_ms)
 
 

@@ -143,7 +143,7 @@ class AnsweredByCore:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredByServer:
-    """Request → response: the server knows the answer."""
+    """Request → response: the server knows the answer, or finds it out (ResponseLater)."""
 
     answer: Callable[[PendingRequest, Any, ApiContext], Any]
 

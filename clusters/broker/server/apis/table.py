@@ -19,6 +19,8 @@ from neaptide.clusters.broker.server.apis import (
     cluster,
     control,
     controlled_shutdown,
+    delete_records,
+    describing,
     fetch,
     group_administration,
     group_membership,
@@ -336,6 +338,32 @@ _ROWS: Final = (
         Api.API_VERSIONS,
         {"0.8": Versions(0, 3)},
         AnsweredByServer(cluster.answer_api_versions),
+    ),
+    ApiRow(
+        Api.DELETE_RECORDS,
+        {"0.11": Versions(0, 0), "2.0": Versions(0, 1), "2.8": Versions(0, 2)},
+        AnsweredByCore(
+            events.DeleteRecordsRequested,
+            delete_records.decode_delete_records,
+            effects.RespondDeleteRecords,
+            delete_records.encode_delete_records,
+            delete_records.delete_records_error,
+        ),
+    ),
+    ApiRow(
+        Api.DESCRIBE_CLUSTER,
+        {"2.8": Versions(0, 0), "4.0": Versions(0, 1)},
+        AnsweredByServer(describing.answer_describe_cluster),
+    ),
+    ApiRow(
+        Api.DESCRIBE_CONFIGS,
+        {"0.11": Versions(1, 1), "2.0": Versions(1, 2), "2.8": Versions(1, 4)},
+        AnsweredByServer(describing.answer_describe_configs),
+    ),
+    ApiRow(
+        Api.DESCRIBE_LOG_DIRS,
+        {"2.0": Versions(1, 1), "2.8": Versions(1, 2), "4.0": Versions(1, 4)},
+        AnsweredByServer(describing.answer_describe_log_dirs),
     ),
     ApiRow(
         Api.CREATE_TOPICS,

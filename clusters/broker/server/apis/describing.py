@@ -1,0 +1,222 @@
+"""DescribeCluster, DescribeConfigs and DescribeLogDirs: what the server knows without the core."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from kio.schema.types import BrokerId
+from kio.static.primitive import i8, i32, i64
+
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.settings import topic_settings
+from neaptide.clusters.broker.server.apis.entities import NO_THROTTLE, code, in_response
+from neaptide.clusters.broker.server.apis.row import ApiContext, PendingRequest, ResponseLater
+from neaptide.clusters.broker.server.config import ServerConfig
+from neaptide.clusters.broker.storage.config import SETTINGS, LogConfig, log_config
+from neaptide.clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.wire.codec import make, response_class
+
+_NOBODY_ASKED: Final = i32(-(2**31))  # what operations are allowed
+_OF_NEAPTIDE: Final = "neaptide."
+_SECRETS: Final = ("password", "secret")
+
+
+# --- DescribeCluster ------------------------------------------------------------------------------
+
+
+def answer_describe_cluster(request: PendingRequest, entity: Any, context: ApiContext) -> Any:
+    version, known = request.header.version, context.metadata()
+    broker = in_response(Api.DESCRIBE_CLUSTER, version, "DescribeClusterBroker")
+    return make(
+        response_class(Api.DESCRIBE_CLUSTER, version),
+        throttle_time=NO_THROTTLE,
+        error_code=code(Error.NONE),
+        error_message=None,
+        endpoint_type=i8(1),  # of brokers
+        cluster_id=context.cluster_id() or "",
+        controller_id=BrokerId(known.controller_id),
+        brokers=tuple(
+            make(
+                broker,
+                broker_id=BrokerId(broker_id),
+                host=endpoint.host,
+                port=i32(endpoint.port),
+                rack=registration.rack,
+            )
+            for broker_id, registration in sorted(known.brokers.items())
+            for endpoint in registration.endpoints
+            if endpoint.listener == request.connection.listener
+        ),
+        cluster_authorized_operations=_NOBODY_ASKED,
+    )
+
+
+# --- DescribeConfigs ------------------------------------------------------------------------------
+
+
+class Source(IntEnum):
+    """Where a value comes from, as Kafka numbers it."""
+
+    TOPIC = 1
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Resource(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+
+
+class Described(NamedTuple):
+    name: str
+    value: str | None
+    source: Source
+    kind: int  # of the value, as Kafka numbers it
+
+
+_BOOLEAN, _STRING, _LONG = 1, 2, 5
+
+
+def answer_describe_configs(
+    request: PendingRequest, entity: Any, context: ApiContext
+) -> ResponseLater:
+    """Those of topics are read from the coordination service, so that any broker can answer."""
+    return ResponseLater(_describe_configs(request, entity, context))
+
+
+async def _describe_configs(request: PendingRequest, entity: Any, context: ApiContext) -> Any:
+    version = request.header.version
+    results = [await _described(version, asked, context) for asked in entity.resources]
+    return make(
+        response_class(Api.DESCRIBE_CONFIGS, version),
+        throttle_time=NO_THROTTLE,
+        results=tuple(results),
+    )
+
+
+async def _described(version: int, asked: Any, context: ApiContext) -> Any:
+    name, kind = str(asked.resource_name), int(asked.resource_type)
+    found: list[Described] = []
+    error, message = Error.NONE, None
+    if kind == Resource.TOPIC and name in context.metadata().topics:
+        own = await context.controller_requests.settings_of(name)
+        found = list(settings_of_topic(context.config, own))
+    elif kind == Resource.TOPIC:
+        error = Error.UNKNOWN_TOPIC_OR_PARTITION
+    elif kind == Resource.BROKER and name in ("", str(context.config.broker_id)):
+        found = list(settings_of_broker(context.config))
+    else:
+        error, message = Error.INVALID_REQUEST, f"{name!r} is not described by this broker"
+    wanted = asked.configuration_keys
+    return make(
+        in_response(Api.DESCRIBE_CONFIGS, version, "DescribeConfigsResult"),
+        error_code=code(error),
+        error_message=message,
+        resource_type=i8(kind),
+        resource_name=name,
+        configs=tuple(
+            _config(version, one) for one in found if wanted is None or one.name in wanted
+        ),
+    )
+
+
+def _config(version: int, one: Described) -> Any:
+    is_secret = any(word in one.name for word in _SECRETS)
+    return make(
+        in_response(Api.DESCRIBE_CONFIGS, version, "DescribeConfigsResourceResult"),
+        name=one.name,
+        value=None if is_secret else one.value,
+        read_only=one.source is not Source.TOPIC,
+        config_source=i8(one.source),
+        is_sensitive=is_secret,
+        synonyms=(),
+        config_type=i8(one.kind),
+        documentation=None,
+    )
+
+
+def settings_of_topic(config: ServerConfig, own: Mapping[str, str]) -> Iterator[Described]:
+    """What a topic may set, with the values that hold."""
+    logs, rules = log_config(config.settings, own), topic_settings(own, config.replication)
+    values = {one.topic_name: getattr(logs, one.field) for one in SETTINGS}
+    values |= {one.name.replace("_", "."): getattr(rules, one.name) for one in fields(rules)}
+    of_brokers = {one.topic_name: [name for name, _ in one.broker_names] for one in SETTINGS}
+    for name, value in sorted(values.items()):
+        of_broker = _source(config, *of_brokers.get(name, ()), name)
+        yield _as_text(name, value, Source.TOPIC if name in own else of_broker)
+
+
+def settings_of_broker(config: ServerConfig) -> Iterator[Described]:
+    """All that this broker was given, and what else it reads."""
+    replication, unset = config.replication, LogConfig()
+    values = {
+        name: getattr(unset, one.field)
+        for one in SETTINGS
+        for name, factor in one.broker_names
+        if factor == 1
+    }
+    values |= {
+        one.name.replace("_", "."): getattr(replication, one.name) for one in fields(replication)
+    }
+    values |= config.settings
+    for name, value in sorted(values.items()):
+        if not name.startswith(_OF_NEAPTIDE):
+            yield _as_text(name, value, _source(config, name))
+
+
+def _source(config: ServerConfig, *names: str) -> Source:
+    is_given = any(name in config.settings for name in names)
+    return Source.STATIC_BROKER if is_given else Source.DEFAULT
+
+
+def _as_text(name: str, value: Any, source: Source) -> Described:
+    if isinstance(value, bool):
+        return Described(name, str(value).lower(), source, _BOOLEAN)
+    if isinstance(value, int):
+        return Described(name, str(value), source, _LONG)
+    return Described(name, value, source, _STRING)
+
+
+# --- DescribeLogDirs ------------------------------------------------------------------------------
+
+
+def answer_describe_log_dirs(request: PendingRequest, entity: Any, context: ApiContext) -> Any:
+    """A broker has one log directory. No topics: all."""
+    version, directory = request.header.version, context.config.log_directory
+    wanted = (
+        None
+        if entity.topics is None
+        else {(str(one.topic), int(number)) for one in entity.topics for number in one.partitions}
+    )
+    partition = in_response(Api.DESCRIBE_LOG_DIRS, version, "DescribeLogDirsPartition")
+    topics: dict[str, list[Any]] = {}
+    for place, size in sorted(context.reader.sizes().items()):
+        if wanted is None or (place.topic, place.partition) in wanted:
+            made = make(
+                partition,
+                partition_index=i32(place.partition),
+                partition_size=i64(size),
+                offset_lag=i64(0),
+                is_future_key=False,
+            )
+            topics.setdefault(place.topic, []).append(made)
+    disk = shutil.disk_usage(directory)
+    topic = in_response(Api.DESCRIBE_LOG_DIRS, version, "DescribeLogDirsTopic")
+    result = make(
+        in_response(Api.DESCRIBE_LOG_DIRS, version, "DescribeLogDirsResult"),
+        error_code=code(Error.NONE),
+        log_dir=str(directory),
+        topics=tuple(topic(name=name, partitions=tuple(of)) for name, of in topics.items()),
+        total_bytes=i64(disk.total),
+        usable_bytes=i64(disk.free),
+    )
+    return make(
+        response_class(Api.DESCRIBE_LOG_DIRS, version),
+        throttle_time=NO_THROTTLE,
+        error_code=code(Error.NONE),
+        results=(result,),
+    )

@@ -1,0 +1,110 @@
+"""What operators ask of brokers: the cluster, settings, log directories, to delete records.
+
+The same on a real Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
+from kafka import KafkaAdminClient
+
+from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster, until
+from tests.proof import proof_but
+
+pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
+SETTINGS = {"auto.create.topics.enable": "false", "min.insync.replicas": "2"}
+SYSTEMS = ["neaptide:2.1", "neaptide:4.0", "kafka:3.9.1"]
+
+
+@pytest.fixture(scope="module", params=proof_but(SYSTEMS, "neaptide:4.0"))
+def own_or_kafka(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveCluster]:
+    directory = tmp_path_factory.mktemp("describing")
+    kind, _, version = request.param.partition(":")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
+        own = {"generation": version} if kind == "neaptide" else {"kafka": version}
+        cluster = LiveCluster(directory, SETTINGS, **own)
+        cluster.create_topic("t", settings={"retention.ms": "60000"})
+        yield cluster
+        cluster.close()
+
+
+def described(cluster: LiveCluster, resource: ConfigResource) -> dict[str, tuple[str | None, str]]:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    [found] = admin.describe_configs([resource], request_timeout=DEADLINE_S).values()
+    return {name: (one.value, str(one.source)) for name, one in found.result().items()}
+
+
+def test_a_topics_settings_are_shown_with_where_they_come_from(own_or_kafka: LiveCluster) -> None:
+    found = described(own_or_kafka, ConfigResource(ResourceType.TOPIC, "t"))
+    assert found["retention.ms"][0] == "60000"
+    assert found["min.insync.replicas"][0] == "2"
+    assert found["segment.bytes"][0] == "1073741824"
+    sources = [found[name][1] for name in ("retention.ms", "min.insync.replicas", "segment.bytes")]
+    assert len(set(sources)) == 3  # the topic's, the broker's, a default
+
+
+def test_a_topic_that_is_not_there_has_no_settings(own_or_kafka: LiveCluster) -> None:
+    with pytest.raises(Exception, match="UNKNOWN_TOPIC_OR_PART"):
+        described(own_or_kafka, ConfigResource(ResourceType.TOPIC, "other"))
+
+
+def test_a_brokers_settings_are_shown_by_itself(own_or_kafka: LiveCluster) -> None:
+    found = described(own_or_kafka, ConfigResource(ResourceType.BROKER, "1"))
+    assert found["broker.id"][0] == "1"
+    assert found["min.insync.replicas"][0] == "2"
+    assert "num.replica.fetchers" in found
+
+
+def test_records_are_deleted_on_every_replica(own_or_kafka: LiveCluster) -> None:
+    """KIP-107: what is answered is where the log starts everywhere."""
+    producer = Producer({"bootstrap.servers": own_or_kafka.bootstrap, "log_level": 0})
+    for number in range(5):
+        producer.produce("t", value=str(number))
+    assert producer.flush(DEADLINE_S) == 0
+    admin = AdminClient({"bootstrap.servers": own_or_kafka.bootstrap, "log_level": 0})
+    [deleted] = admin.delete_records([TopicPartition("t", 0, 3)]).values()
+    assert deleted.result().low_watermark == 3
+    reader = Consumer(
+        {
+            "bootstrap.servers": own_or_kafka.bootstrap,
+            "group.id": "r",
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    try:
+        assert reader.get_watermark_offsets(TopicPartition("t", 0), DEADLINE_S) == (3, 5)
+        reader.assign([TopicPartition("t", 0, 0)])
+        first = until(lambda: reader.poll(0.2), "a record")
+        assert first.offset() == 3
+    finally:
+        reader.close()
+    [refused] = admin.delete_records([TopicPartition("t", 0, 6)]).values()
+    with pytest.raises(Exception, match="OFFSET_OUT_OF_RANGE"):
+        refused.result()
+
+
+def test_the_cluster_and_its_log_directories_are_shown(own_or_kafka: LiveCluster) -> None:
+    admin = AdminClient({"bootstrap.servers": own_or_kafka.bootstrap, "log_level": 0})
+    if own_or_kafka.generation != "2.1":  # DescribeCluster is of 2.8
+        cluster = admin.describe_cluster(request_timeout=DEADLINE_S).result()
+        assert {one.id for one in cluster.nodes} == set(BROKERS)
+        assert cluster.controller.id == own_or_kafka.controller()
+    other = KafkaAdminClient(bootstrap_servers=own_or_kafka.bootstrap.split(","))
+    try:
+        shown = str(other.describe_log_dirs())
+        assert "'t'" in shown
+        assert "log_dir" in shown
+    finally:
+        other.close()
