@@ -6,11 +6,14 @@ The same on a real Kafka.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     ResourceType,
 )
@@ -57,6 +60,36 @@ def test_a_topics_settings_are_shown_with_where_they_come_from(own_or_kafka: Liv
 def test_a_topic_that_is_not_there_has_no_settings(own_or_kafka: LiveCluster) -> None:
     with pytest.raises(Exception, match="UNKNOWN_TOPIC_OR_PART"):
         described(own_or_kafka, ConfigResource(ResourceType.TOPIC, "other"))
+
+
+def test_a_topics_settings_are_altered_one_by_one(own_or_kafka: LiveCluster) -> None:
+    """KIP-339. Legacy AlterConfigs replaces all of them, and is what older brokers have."""
+    admin = AdminClient({"bootstrap.servers": own_or_kafka.bootstrap, "log_level": 0})
+    resource = ConfigResource(ResourceType.TOPIC, own_or_kafka.create_topic("altered"))
+
+    def is_set(name: str, value: str) -> bool:
+        return described(own_or_kafka, resource)[name][0] == value
+
+    if own_or_kafka.generation == "2.1":
+        resource = ConfigResource(ResourceType.TOPIC, "altered", {"retention.ms": "5000"})
+        [done] = admin.alter_configs([resource]).values()
+        done.result()
+        until(lambda: is_set("retention.ms", "5000"), "it is altered")
+        return
+    for operation, value, shown in (
+        (AlterConfigOpType.SET, "5000", "5000"),
+        (AlterConfigOpType.DELETE, None, "604800000"),
+    ):
+        entry = ConfigEntry("retention.ms", value, incremental_operation=operation)
+        changed = ConfigResource(ResourceType.TOPIC, "altered", incremental_configs=[entry])
+        [done] = admin.incremental_alter_configs([changed]).values()
+        done.result()
+        until(partial(is_set, "retention.ms", shown), "it is altered")
+    entry = ConfigEntry("retention.ms", "soon", incremental_operation=AlterConfigOpType.SET)
+    wrong = ConfigResource(ResourceType.TOPIC, "altered", incremental_configs=[entry])
+    [refused] = admin.incremental_alter_configs([wrong]).values()
+    with pytest.raises(Exception, match="INVALID_CONFIG"):
+        refused.result()
 
 
 def test_a_brokers_settings_are_shown_by_itself(own_or_kafka: LiveCluster) -> None:

@@ -26,6 +26,7 @@ from neaptide.clusters.broker.replication.model import (
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
 TOPIC_CONFIGS: Final = "/config/topics"
+CONFIG_CHANGE: Final = "/config/changes/config_change_"  # a sequential znode
 ISR_CHANGES: Final = "/isr_change_notification"
 ISR_CHANGE_PREFIX: Final = f"{ISR_CHANGES}/isr_change_"
 CONTROLLER: Final = "/controller"
@@ -210,6 +211,11 @@ def with_assignment(
 
 def encode_settings(settings: Mapping[str, str]) -> bytes:
     return _encode({"version": 1, "config": dict(settings)})
+
+
+def encode_config_change(topic: str) -> bytes:
+    """What Kafka's brokers are notified by."""
+    return _encode({"version": 2, "entity_path": f"topics/{topic}"})
 
 
 def decode_settings(topic: str, data: bytes) -> dict[str, str]:

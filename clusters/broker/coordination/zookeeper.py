@@ -27,6 +27,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar, assert_never
 
+from kazoo.client import TransactionRequest
 from kazoo.exceptions import ConnectionClosedError, SessionExpiredError
 from kazoo.protocol.states import KazooState, WatchedEvent
 
@@ -38,6 +39,7 @@ from neaptide.clusters.broker.coordination import (
     znodes,
 )
 from neaptide.clusters.broker.coordination.client import Client, Watch
+from neaptide.clusters.broker.coordination.conditional import ConditionalWrite, Written
 from neaptide.clusters.broker.coordination.topic_ids import TopicsOfTerm, random_topic_id
 from neaptide.clusters.broker.coordination.worker import Batched, Worker
 from neaptide.clusters.broker.coordination.writes import StateWriter, create_topic, write_states
@@ -150,6 +152,13 @@ class ZooKeeperCoordination:
         Raises MalformedZnodeError.
         """
         return await self._read(partial(self._read_settings, topic))
+
+    async def alter_topic_settings(
+        self, topic: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> None:
+        """Writes what a topic's settings come to. Raises what `change` raises, and
+        MalformedZnodeError."""
+        await self._read(partial(self._alter_settings, topic, change))
 
     async def topic_partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 where there is none. Raises MalformedZnodeError."""
@@ -404,6 +413,21 @@ class ZooKeeperCoordination:
         """Sets a watch, which reports changes."""
         return self._watched_settings(topic) or {}
 
+    def _alter_settings(
+        self, topic: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> None:
+        """Again where somebody else has written meanwhile."""
+        path = znodes.topic_config_path(topic)
+        while True:
+            znode = self._client.get(path)
+            before = {} if znode is None else znodes.decode_settings(topic, znode.data)
+            data = znodes.encode_settings(change(before))
+            version = None if znode is None else znode.stat.version
+            fill = partial(_write_settings, path, data, version)
+            if isinstance(ConditionalWrite(self._client, fill, path, data).result(), Written):
+                break
+        self._client.create_sequential(znodes.CONFIG_CHANGE, znodes.encode_config_change(topic))
+
     def _watched_settings(self, topic: str) -> Mapping[str, str] | None:
         """None where there are none: the topic may be about to go."""
         watch = self._on_settings.get(topic)
@@ -423,3 +447,12 @@ class ZooKeeperCoordination:
             return
         if settings is not None and not self._closing:
             self._loop.call_soon_threadsafe(self._on_topic_settings, topic, settings)
+
+
+def _write_settings(
+    path: str, data: bytes, version: int | None, transaction: TransactionRequest
+) -> None:
+    if version is None:
+        transaction.create(path, data)
+    else:
+        transaction.set_data(path, data, version=version)

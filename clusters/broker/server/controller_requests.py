@@ -105,6 +105,13 @@ class ControllerRequests:
         """What a topic sets for itself, as far as that are settings."""
         return self._usable(topic, await self._read_settings(topic))
 
+    async def alter_settings(
+        self, topic: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> None:
+        """Raises what `change` raises."""
+        assert self.coordination is not None
+        await self.coordination.alter_topic_settings(topic, change)
+
     async def _read_settings(self, topic: str) -> Mapping[str, str]:
         assert self.coordination is not None
         try:

@@ -16,6 +16,7 @@ from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.server.apis import (
     administration,
     alter_partition,
+    altering,
     cluster,
     control,
     controlled_shutdown,
@@ -359,6 +360,16 @@ _ROWS: Final = (
         Api.DESCRIBE_CONFIGS,
         {"0.11": Versions(1, 1), "2.0": Versions(1, 2), "2.8": Versions(1, 4)},
         AnsweredByServer(describing.answer_describe_configs),
+    ),
+    ApiRow(
+        Api.ALTER_CONFIGS,
+        {"0.11": Versions(0, 0), "2.0": Versions(0, 1), "2.8": Versions(0, 2)},
+        AnsweredByServer(altering.answer_alter_configs),
+    ),
+    ApiRow(
+        Api.INCREMENTAL_ALTER_CONFIGS,
+        {"2.8": Versions(0, 1)},
+        AnsweredByServer(altering.answer_incremental_alter_configs),
     ),
     ApiRow(
         Api.DESCRIBE_LOG_DIRS,
