@@ -205,6 +205,7 @@ def test_kip_394_an_id_that_nobody_joins_with_is_forgotten() -> None:
     here = Coordinator()
     here.join(new="x", must_know_member_id=True)
     here.silent("x")
+    assert not here.broker.groups
     assert one(here.join("x"), effects.RespondJoinGroup).error is Error.UNKNOWN_MEMBER_ID
 
 
@@ -338,6 +339,8 @@ def test_g2_a_member_that_waits_for_its_assignment_learns_of_the_next_rebalance(
     here.sync("y", 2)
     done = here.join(new="z")
     assert one(done, effects.RespondSyncGroup).error is Error.REBALANCE_IN_PROGRESS
+    session = effects.SetTimer(events.MemberExpiration("g", "y"), 10_000)
+    assert session in did(done, effects.SetTimer)
     assert one(here.sync("x", 2), effects.RespondSyncGroup).error is Error.REBALANCE_IN_PROGRESS
 
 

@@ -236,10 +236,11 @@ def _prepare(broker: Broker, group: Group) -> None:
 def _reset_assignments(broker: Broker, group: Group, error: Error) -> Group:
     """Members that wait for an assignment learn why they get none."""
     for member in group.members.values():
+        settled = replace(member, assignment=b"", syncing=None)
         if member.syncing is not None:
-            _answer_waiting(broker, replace(member, joining=None), error)
-            _watch(broker, group.group, member)
-        group = group.with_member(replace(member, assignment=b"", syncing=None))
+            broker.do(RespondSyncGroup(member.syncing, error))
+            _watch(broker, group.group, settled)
+        group = group.with_member(settled)
     return group
 
 
@@ -506,7 +507,11 @@ def on_member_expiration(broker: Broker, timer: MemberExpiration, now_ms: int) -
 
 def _forget_pending(broker: Broker, group: Group, member_id: str, now_ms: int) -> None:
     broker.cancel_timer(MemberExpiration(group.group, member_id))
-    _put(broker, replace(group, pending=tuple(p for p in group.pending if p != member_id)))
+    left = replace(group, pending=tuple(p for p in group.pending if p != member_id))
+    if left == Group(group.group):  # nobody has ever joined it
+        del broker.groups[group.group]
+        return
+    _put(broker, left)
     _complete_if_all_joined(broker, group.group, now_ms)
 
 
