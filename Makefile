@@ -14,7 +14,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 PROCESSES = $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder)
 
-.PHONY: demo test venv dev lint types imports unit proof durations fix bench clean reference site release dist image
+.PHONY: demo test venv dev lint types imports unit proof compatibility durations fix bench clean reference site release dist image
 
 demo: venv
 	$(BIN)/neaptide repro hw-truncation-loss --system neaptide:0.10 --system neaptide:0.11
@@ -56,6 +56,10 @@ unit: dev
 
 proof: dev
 	$(BIN)/python -m tests.environment run -- $(BIN)/python -m tests.proof $(PROCESSES)
+
+# Other people's suites on our own broker and on a real Kafka; writes docs/compatibility.md.
+compatibility: dev
+	$(BIN)/python -m tests.environment run -- $(BIN)/python -m tests.compatibility
 
 # What the last runs of unit and proof have measured; the longest files come first by it.
 durations:
