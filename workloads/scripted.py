@@ -36,6 +36,7 @@ from neaptide.results.record_texts import record_text, text_of
 from neaptide.workloads.definite import completion_type
 from neaptide.workloads.kafka_clients import consumer, producer
 from neaptide.workloads.libraries.model import NOT_SENT
+from neaptide.workloads.process import LogicalProcess
 from neaptide.workloads.raw_connection import RawError
 from neaptide.workloads.raw_producer import RawProducer
 from neaptide.workloads.recorder import Recorder
@@ -430,7 +431,7 @@ def main() -> int:
 class _Running:
     config: ClientConfig
     process: subprocess.Popen[str]
-    number: int  # of its process in the history
+    logical: LogicalProcess  # all members of a group are one
     answers: dict[int, queue.Queue[str]] = field(default_factory=dict)
     reading: threading.Thread = field(default_factory=threading.Thread)
     asked: int = 0
@@ -451,7 +452,7 @@ class ScriptedClients:
         self._directory = directory
         self._say = say
         self._clients: dict[str, _Running] = {}
-        self._groups: dict[str, int] = {}  # their processes in the history
+        self._groups: dict[str, LogicalProcess] = {}  # their processes in the history
         self._lock = threading.Lock()
 
     def open(self, config: ClientConfig, deadline_s: float) -> str:
@@ -464,10 +465,10 @@ class ScriptedClients:
                 text=True,
             )
         with self._lock:
-            number = self._new_process()
+            logical = LogicalProcess(self._new_process)
             if config.group is not None:
-                number = self._groups.setdefault(config.group, number)
-            running = self._clients[config.name] = _Running(config, process, number)
+                logical = self._groups.setdefault(config.group, logical)
+            running = self._clients[config.name] = _Running(config, process, logical)
         running.reading = threading.Thread(target=self._read, args=(running,), daemon=True)
         running.reading.start()
         return self.do(config.name, "start", deadline_s)
@@ -565,7 +566,7 @@ class ScriptedClients:
             self._recorder.write(
                 operation=operation,
                 row=number,
-                process=running.number,
+                process=running.logical.number,
                 f="poll",
                 type="ok",
                 invoked_ns=row["invoked_ns"],
@@ -619,12 +620,14 @@ class ScriptedClients:
         completed_ns: int,
         error: str | None = None,
     ) -> None:
-        operation = self._recorder.new_operation()
+        operation, logical = self._recorder.new_operation(), running.logical
+        is_alone = running.config.group is None
+        process = logical.completed(kind) if is_alone else logical.number
         for number, row in enumerate(rows):
             self._recorder.write(
                 operation=operation,
                 row=number,
-                process=running.number,
+                process=process,
                 f="send",
                 type=kind,
                 invoked_ns=invoked_ns,
@@ -636,8 +639,6 @@ class ScriptedClients:
                 acks="all",
                 error=error or row["error"],
             )
-        if kind == "info" and running.config.group is None:
-            running.number = self._new_process()
 
     def _commit(self, running: _Running, row: dict[str, Any]) -> None:
         """One that is refused surely did not happen; of what was not answered nobody knows."""
@@ -647,7 +648,7 @@ class ScriptedClients:
             return
         self._recorder.write(
             operation=self._recorder.new_operation(),
-            process=running.number,
+            process=running.logical.number,
             f="commit",
             type="ok" if error is None else "info",
             invoked_ns=running.committing.pop(key, row["at_ns"]),

@@ -1,9 +1,4 @@
-"""Sends: unique values, appended by librdkafka; every completion is recorded.
-
-The rule: what completes after a send that nobody knows the end of is of another process, as in
-Jepsen. Such a send may be appended at any later time, so it says nothing of the order of those that
-completed after it.
-"""
+"""Sends: unique values, appended by librdkafka; every completion is recorded."""
 
 from __future__ import annotations
 
@@ -18,6 +13,7 @@ from confluent_kafka import KafkaException, Producer
 from neaptide.results.record_texts import text_of
 from neaptide.workloads.definite import completion_type
 from neaptide.workloads.kafka_clients import producer
+from neaptide.workloads.process import LogicalProcess
 from neaptide.workloads.recorder import Recorder
 
 Completed = Callable[[str, str, int | None, str | None], None]
@@ -42,8 +38,7 @@ class Sender:
     ) -> None:
         self.counts = {"ok": 0, "fail": 0, "info": 0}
         self._recorder = recorder
-        self._new_process = new_process
-        self._process = new_process()
+        self._process = LogicalProcess(new_process)
         self._completing = threading.Lock()  # completions may come on the caller's thread, too
         self._acks = acks
         self._on_completed = on_completed
@@ -98,9 +93,7 @@ class Sender:
         kind = completion_type(name)
         with self._completing:
             self.counts[kind] += 1
-            process = self._process
-            if kind == "info":
-                self._process = self._new_process()
+        process = self._process.completed(kind)
         self._recorder.write(
             operation=operation,
             process=process,

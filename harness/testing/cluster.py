@@ -188,7 +188,7 @@ class LiveCluster:
                 self._history.write,
                 recorder.now_ns,
                 recorder.new_operation,
-                lambda: self._history.client().process_of("ok"),
+                lambda: self._history.client().completed("ok"),
                 asked.topics,
             )
             self._faults = Faults(stage)

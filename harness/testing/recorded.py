@@ -18,6 +18,7 @@ from neaptide.clusters.errors import UsageError
 from neaptide.results.record_texts import MARK_HEADER, mark_header, marked, text_of
 from neaptide.results.run import Written
 from neaptide.workloads.definite import completion_type
+from neaptide.workloads.process import LogicalProcess
 from neaptide.workloads.recorder import Recorder
 from neaptide.workloads.worker import PROCESSES_PER_WORKER
 
@@ -54,7 +55,7 @@ class History:
         self.began = 0
         self.partitions: Mapping[str, int] = {}  # how many each topic has, so far as is known
 
-    def begin(self, client: Client, topic: str, value: Data, key: Data, acks: str) -> Send:
+    def begin(self, client: LogicalProcess, topic: str, value: Data, key: Data, acks: str) -> Send:
         with self._lock:
             if self._closed:
                 raise RuntimeError("The cluster was checked: nothing can be sent to it any more.")
@@ -67,9 +68,9 @@ class History:
             self._open[operation] = send
             return send
 
-    def client(self) -> Client:
+    def client(self) -> LogicalProcess:
         """One producer: its sends are in order, so far as it promises one."""
-        return Client(self._new_process)
+        return LogicalProcess(self._new_process)
 
     def _new_process(self) -> int:
         with self._lock:
@@ -77,7 +78,7 @@ class History:
 
     def end(
         self,
-        client: Client,
+        client: LogicalProcess,
         begun: _Begun,
         kind: str,
         partition: int | None,
@@ -97,7 +98,7 @@ class History:
                 return
         self._recorder.write(
             operation=begun.operation,
-            process=client.process_of(kind),
+            process=client.completed(kind),
             f="send",
             type=kind,
             invoked_ns=begun.invoked_ns,
@@ -128,26 +129,10 @@ class History:
         return self._recorder.written
 
 
-class Client:
-    """A logical process of the history, as Jepsen has it: after an unknown end, another one."""
-
-    def __init__(self, new_process: Callable[[], int]) -> None:
-        self._new_process = new_process
-        self._process = new_process()
-        self._lock = threading.Lock()
-
-    def process_of(self, kind: str) -> int:
-        with self._lock:
-            process = self._process
-            if kind == "info":
-                self._process = self._new_process()
-            return process
-
-
 class Send:
     """A record on its way. End it once, by `ok`, `failed` or `unknown`."""
 
-    def __init__(self, history: History, client: Client, begun: _Begun) -> None:
+    def __init__(self, history: History, client: LogicalProcess, begun: _Begun) -> None:
         self._history = history
         self._client = client
         self._begun = begun

@@ -237,7 +237,7 @@ class JavaConsumer(Role):
 
     def _record(self, stream: IO[str] | None) -> None:
         """Records are printed one by one, and behind them that they were one poll."""
-        self.process = self.desk.new_process()
+        self.logical.renew()
         records: list[Record] = []
         invoked_ns = self.desk.recorder.now_ns()
         for said in _lines(stream):

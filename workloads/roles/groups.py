@@ -122,7 +122,7 @@ class GroupMember(Role):
             churn = "none"
         self._consumer.close()
         self._owned.clear()
-        self.process = self.desk.new_process()  # who joins again is another member
+        self.logical.renew()  # who joins again is another member
         self._reset, self._was_reset = None, set()
         if churn == RESET:
             self._draw_reset()

@@ -26,6 +26,7 @@ from neaptide.workloads.libraries.model import (
     ProducerAsked,
     Record,
 )
+from neaptide.workloads.process import LogicalProcess
 from neaptide.workloads.recorder import Recorder
 
 POLL_S: Final = 0.1
@@ -107,9 +108,14 @@ class Role(ABC):
         self.left = 0  # sends without an answer at the end
         self.failure: str | None = None
         self.stopping = threading.Event()
-        self.process = desk.new_process()
+        self.logical = LogicalProcess(desk.new_process)
         self.chance = random.Random(f"{task.seed}/{self.process}")
         self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def process(self) -> int:
+        """The number of its process in the history, as it is now."""
+        return self.logical.number
 
     def start(self) -> None:
         self._thread.start()
@@ -170,10 +176,7 @@ def fields_of(record: Record) -> dict[str, Any]:
 
 
 class Sends:
-    """Sends of one client that complete when they will; each is one operation.
-
-    What completes after a send that nobody knows the end of is of another process, as in Jepsen.
-    """
+    """Sends of one client that complete when they will; each is one operation."""
 
     def __init__(self, role: Role, producer: Producer) -> None:
         self.producer = producer
@@ -220,9 +223,7 @@ class Sends:
         role = self._role
         with self._completing:
             role.counts[kind] += 1
-            process = role.process
-            if kind == "info":
-                role.process = self._desk.new_process()
+        process = role.logical.completed(kind)
         self._desk.recorder.write(
             operation=operation,
             process=process,

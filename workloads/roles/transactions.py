@@ -202,11 +202,12 @@ class Transactor(Role):
                     {"f": "send", "mop": made.next_mop(), "topic": topic, "partition": partition,
                      "key": key, "value": value, "acks": "all"}
                 )  # fmt: skip
+        process = self.logical.completed(ended.kind)
         for n, row in enumerate(made.rows):
             recorder.write(
                 operation=made.operation,
                 row=n,
-                process=self.process,
+                process=process,
                 type=ended.kind,
                 invoked_ns=made.invoked_ns,
                 completed_ns=completed_ns,
@@ -215,8 +216,6 @@ class Transactor(Role):
         self.desk.done(segment)
         self.counts[ended.kind] += sum(row["f"] == "send" for row in made.rows)
         self.counts["polled"] += sum(row["f"] == "poll" for row in made.rows)
-        if ended.kind == "info":
-            self.process = self.desk.new_process()
         if not ended.goes_on:
             self.drop_producer()
 
