@@ -72,7 +72,9 @@ def _copy_out(client: DockerClient, image: Image, name: str, directory: Path) ->
 
 def _container(client: DockerClient, image: Image, name: str) -> Container:
     """Created, never started; one that a command which was killed has left is replaced."""
-    for left in client.containers.list(all=True, filters={"name": f"^/{name}$"}):
+    for left in client.containers.list(
+        all=True, ignore_removed=True, filters={"name": f"^/{name}$"}
+    ):
         left.remove(force=True, v=True)
     return client.containers.create(image, entrypoint=["true"], command=[], name=name)
 

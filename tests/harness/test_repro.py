@@ -65,6 +65,11 @@ PLAYED = {
         "out-of-range-a",
         "obeys-earlier-controller",
         "hw-two-rounds",
+        "auto-commit-loss-after",
+        "auto-commit-loss-before",
+        "commit-async-regress-lost",
+        "commit-async-regress-retried",
+        "rebalance-duplicate",
     ),
 }
 

@@ -89,7 +89,9 @@ def existing(resources: list[tuple[str, str]]) -> list[str]:
     names: dict[str, list[Any]] = {
         netns.NAMESPACE: run_tool(("ip", "netns", "list")).split(),
         netns.BRIDGE: [line.split()[0] for line in run_tool(("ip", "-br", "link")).splitlines()],
-        docker_host.CONTAINER: [each.name for each in client.containers.list(all=True)],
+        docker_host.CONTAINER: [
+            each.name for each in client.containers.list(all=True, ignore_removed=True)
+        ],
         docker_host.NETWORK: [each.name for each in client.networks.list()],
         left_behind.RUN: [],  # it is kept, and marked
     }
