@@ -94,6 +94,7 @@ topics.t = { assignment = [["A"]], settings = { "message.timestamp.type" = "Crea
     assert '"log.message.timestamp.type" = "LogAppendTime"' in changed
 
 
+@pytest.mark.slow  # where the jars are fetched first
 @pytest.mark.needs("maven")
 def test_what_one_of_them_cannot_play_is_named_with_the_reason(tmp_path: Path) -> None:
     planned = plan("3.9.1", "4.1.0", Settings({"min.insync.replicas": "1"}), 2, [], tmp_path)
@@ -108,6 +109,7 @@ def test_what_one_of_them_cannot_play_is_named_with_the_reason(tmp_path: Path) -
         assert again.document == cell.scenario.document
 
 
+@pytest.mark.slow
 @pytest.mark.needs("maven")
 def test_where_the_settings_are_of_kraft_so_is_the_version(tmp_path: Path) -> None:
     kraft = Settings({}, {}, is_kraft=True)
