@@ -54,7 +54,7 @@ kill  = { broker = "C", in_flight = "discarded" }
 until = "leader is B"
 
 [expect]
-held = ["kafka:0.11+"]
+held = ["neaptide:0.11+", "kafka:0.11+"]
 """
 
 
@@ -64,7 +64,8 @@ held = ["kafka:0.11+"]
     ("system", "outcome", "why"),
     [
         ("kafka:3.9.1", "held", ""),
-        ("neaptide:4.0", "unknown", "no records were deleted"),  # it has no such API
+        ("neaptide:4.0", "held", ""),
+        ("neaptide:0.10", "unknown", "no records were deleted"),  # it has no such API
     ],
 )
 def test_records_are_deleted_on_purpose(
