@@ -180,4 +180,18 @@ HANDLERS: Final[Mapping[type, Callable[[BrokerNode, Any], None]]] = {
 NOT_ASKED: Final[Mapping[type, str]] = {
     effects.RespondInitProducerId: "clients of a simulation give themselves producer ids",
     effects.RespondFindCoordinator: "clients of a simulation work out where a coordinator is",
+    effects.RespondDeleteRecords: "nobody in a simulation deletes records by request",
+    **dict.fromkeys(
+        (
+            effects.RespondJoinGroup,
+            effects.RespondSyncGroup,
+            effects.RespondHeartbeat,
+            effects.RespondLeaveGroup,
+            effects.RespondDescribeGroups,
+            effects.RespondListGroups,
+            effects.RespondDeleteGroups,
+            effects.RespondOffsetDelete,
+        ),
+        "groups of a simulation have no members",
+    ),
 }
