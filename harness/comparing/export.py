@@ -61,6 +61,10 @@ def find_of(name: str) -> Find:
         directory = Path(name) if (Path(name) / RUN_FILE).exists() else find_run(name)
         shown = directory.resolve()
         document = _document(shown)
+        if document is None:
+            raise UsageError(
+                f"{name} has no schedule: it is no run of a scenario or of a workload."
+            )
     runs = [shown] if shown is not None else []
     runs += [run for run in _saved() if run not in runs and _document(run) == document]
     judged = [(run, outcome) for run in runs if (outcome := _outcome(run)) is not None]

@@ -101,6 +101,14 @@ def test_where_nothing_was_judged_that_is_said(runs: Path) -> None:
         find_of("run-1")
 
 
+def test_a_run_without_a_schedule_is_refused_in_one_sentence(runs: Path) -> None:
+    """As one of an application under pytest."""
+    run = saved(runs, 1, loses=True, system="kafka:0.10.2.2")
+    write_run(run, replace(read_run(run), schedule=None))
+    with pytest.raises(UsageError, match="run-1 has no schedule"):
+        find_of("run-1")
+
+
 def test_what_is_there_is_not_overwritten(runs: Path) -> None:
     saved(runs, 1, loses=True, system="kafka:0.10.2.2")
     (runs.parent / "find").mkdir()

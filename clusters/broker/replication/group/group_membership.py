@@ -376,7 +376,7 @@ def _store(
     broker.next_sequence += 1
     generation, given = group.generation_id, dict(assignments)
     waiting = DelayedGeneration(
-        number, topic_partition, appended, group.group, generation, given, now_ms
+        number, topic_partition, appended, group.group, generation, given
     ).updated(broker)
     if waiting.is_complete(broker):
         waiting.complete(broker)
@@ -394,7 +394,6 @@ class DelayedGeneration:
     group: str
     generation_id: int
     assignments: Mapping[str, bytes]
-    since_ms: int
 
     @property
     def watched(self) -> tuple[TopicPartition, ...]:
