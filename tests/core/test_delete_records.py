@@ -20,7 +20,7 @@ def leader(*alive: int) -> Broker:
     """A leads ten records, of which eight are committed; B and C follow."""
     one = leading("2.1", records=RECORDS, high_watermark=HW)
     live = tuple(BrokerRegistration(number, ()) for number in (A, *alive))
-    step(one, events.UpdateMetadataRequested(1, C, 1, (), live, 0), NOW)
+    step(one, events.UpdateMetadataRequested(1, C, 1, (), live), NOW)
     for replica in (B, C):
         fetched(one, replica, 0)
     return one

@@ -42,7 +42,7 @@ def _lead(
 ) -> tuple[Effect, ...]:
     """The controller names a leader of the groups' partition, and all brokers learn of it."""
     state = _state(leader, epoch, isr)
-    step(one, events.UpdateMetadataRequested(1, C, 1, (state,), LIVE, 1), NOW)
+    step(one, events.UpdateMetadataRequested(1, C, 1, (state,), LIVE, {OFFSETS_TOPIC: 1}), NOW)
     return step(one, events.LeaderAndIsrRequested(1, C, 1, (state,), LIVE), NOW)
 
 
@@ -109,7 +109,8 @@ def _notified_of(
         )
         for number in numbers
     )
-    step(one, events.UpdateMetadataRequested(1, C, 1, states, LIVE, offsets_partitions), NOW)
+    counts = {OFFSETS_TOPIC: offsets_partitions} if offsets_partitions else {}
+    step(one, events.UpdateMetadataRequested(1, C, 1, states, LIVE, counts), NOW)
     step(one, events.LeaderAndIsrRequested(1, C, 1, states, LIVE), NOW)
     for state in states:
         step(one, events.CommittedOffsetsRead(state.partition, {}), NOW)

@@ -193,7 +193,10 @@ def test_p4_a_log_that_is_cut_is_read_again_and_the_cut_batches_are_unknown() ->
     batches = _fetched(follower, *range(7))
     step(follower, batches, NOW)
     done = given.did(_cut_to(follower, 4), effects.TruncateLog, effects.ReadProducers)
-    assert done == [effects.TruncateLog(T, 4), effects.ReadProducers(T)]
+    assert done == [
+        effects.TruncateLog(T, 4),
+        effects.ReadProducers(T, follower.partitions[T].high_watermark),
+    ]
     left = of_batches(batches.results[0].batches[:4])
     assert step(follower, events.ProducersRead(T, left), NOW) == ()
     step(follower, given.leader_and_isr(A, 2, (A,)), NOW)

@@ -55,7 +55,7 @@ class Coordinator:
         state = events.PartitionState(
             G, LeaderAndIsr(leader, epoch, self.isr, 1, epoch), (A, B, C), wanted
         )
-        self.do(events.UpdateMetadataRequested(1, C, 1, (state,), LIVE, 1))
+        self.do(events.UpdateMetadataRequested(1, C, 1, (state,), LIVE, {OFFSETS_TOPIC: 1}))
         return self.do(events.LeaderAndIsrRequested(1, C, 1, (state,), LIVE))
 
     def do(self, event: object) -> tuple[Effect, ...]:

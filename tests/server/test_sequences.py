@@ -14,7 +14,7 @@ from neaptide.clusters.broker.replication.partition.producer_state_manager impor
 )
 from neaptide.clusters.broker.server.log_effects import LogEffects, stored_replicas
 from neaptide.clusters.broker.server.produced import Accepted, produced_batch
-from neaptide.clusters.broker.server.sequences import producers_of
+from neaptide.clusters.broker.server.sequences import state_of
 from neaptide.clusters.broker.storage.log import Log
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from tests.storage.batches import NOW_MS, batch, with_headers
@@ -51,7 +51,7 @@ def test_p4_a_log_says_the_same_of_its_producers_after_a_restart(tmp_path: Path)
     logs = _opened(tmp_path)
     _fill(logs.create_log(TP))
     assert len(logs.logs[TP].segment_base_offsets) > 1
-    assert producers_of(logs.logs[TP].snapshot()) == WHOLE
+    assert state_of(logs.logs[TP].snapshot(), 0).producers == WHOLE
     logs.shutdown()
     again = _opened(tmp_path)
     assert stored_replicas(again)[TP].log.producers == WHOLE
@@ -63,8 +63,8 @@ def test_p4_after_a_cut_the_core_learns_what_the_rest_says(tmp_path: Path) -> No
     logs = _opened(tmp_path)
     _fill(logs.create_log(TP))
     received: list[object] = []
-    performers = LogEffects(logs, received.append, GENERATIONS["2.1"]).performers
-    for effect in (effects.TruncateLog(TP, 9), effects.ReadProducers(TP)):
+    performers = LogEffects(logs, received.append, GENERATIONS["2.1"], lambda: 0).performers
+    for effect in (effects.TruncateLog(TP, 9), effects.ReadProducers(TP, 0)):
         performers[type(effect)](effect)
     assert received == [events.LogTruncated(TP, 8), events.ProducersRead(TP, cast(Any, CUT))]
     logs.shutdown()
@@ -74,7 +74,7 @@ def test_p4_deleted_batches_say_nothing_more(tmp_path: Path) -> None:
     logs = _opened(tmp_path)
     _fill(logs.create_log(TP))
     logs.logs[TP].delete_records_before(4)
-    assert producers_of(logs.logs[TP].snapshot()) == {7: WHOLE[7]}
+    assert state_of(logs.logs[TP].snapshot(), 0).producers == {7: WHOLE[7]}
     logs.shutdown()
 
 
@@ -87,6 +87,6 @@ def test_p4_a_request_names_the_sequence_of_its_batch_or_none() -> None:
     idempotent = produced(batch(0, [b"a", b"b"], producer=(7, 1, 5)))
     plain = produced(batch(0, [b"a", b"b"]))
     wrong = produced(batch(0, [b"a"], producer=(7, 1, -1)))
-    assert (idempotent.producer, idempotent.count) == ((7, 1, 5), 2)
+    assert (idempotent.producer, idempotent.count) == (ProducerSequence(7, 1, 5), 2)
     assert (plain.producer, plain.error) == (None, Error.NONE)
     assert wrong.error is Error.INVALID_RECORD

@@ -18,7 +18,10 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
 )
 from neaptide.clusters.broker.replication.follower.replica_fetcher import ReplicaFetcher
 from neaptide.clusters.broker.replication.generation import Generation
-from neaptide.clusters.broker.replication.group.committed_offsets import CommittedOffsets
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    CommittedOffsets,
+    PendingOffsets,
+)
 from neaptide.clusters.broker.replication.group.group_metadata import Group
 from neaptide.clusters.broker.replication.interface.coordination_service import CoordinationRequest
 from neaptide.clusters.broker.replication.interface.effects import (
@@ -27,12 +30,14 @@ from neaptide.clusters.broker.replication.interface.effects import (
     Coordinate,
     Effect,
     Note,
+    SendWriteTxnMarkers,
     SetTimer,
     WriteLeaderEpochCheckpoint,
 )
 from neaptide.clusters.broker.replication.interface.events import (
     AlteredPartition,
     FetcherId,
+    InitProducerIdRequested,
     Timer,
 )
 from neaptide.clusters.broker.replication.model import UNKNOWN_BROKER_EPOCH, TopicPartition
@@ -42,6 +47,10 @@ from neaptide.clusters.broker.replication.partition.partition_rules import Leade
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.replication.settings import ReplicationSettings
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    TransactionMetadata,
+    TransactionState,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +133,15 @@ class ControlledShutdown:
     in_flight: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What a coordinator knows of a transactional id. `pending`: a record that says more is not
+    committed yet, and nothing else may change meanwhile."""
+
+    metadata: TransactionMetadata
+    pending: TransactionState | None = None
+
+
 @dataclass(slots=True)
 class Broker:
     broker_id: int
@@ -149,7 +167,17 @@ class Broker:
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     # Of the groups that this broker coordinates, by the partition of `__consumer_offsets`.
     committed_offsets: dict[TopicPartition, CommittedOffsets] = field(default_factory=dict)
+    # Likewise, by producer id: what open transactions commit.
+    pending_offsets: dict[TopicPartition, PendingOffsets] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
+    # Of the transactional ids that this broker coordinates: the leader epochs of its partitions of
+    # `__transaction_state`, the transactions, and the markers that are not written yet.
+    coordinator_epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    transactions: dict[str, Transaction] = field(default_factory=dict)
+    unmarked: dict[str, tuple[TopicPartition, ...]] = field(default_factory=dict)
+    marking: dict[int, SendWriteTxnMarkers] = field(default_factory=dict)  # by leader
+    # Requests that wait for a producer id of their own.
+    initializing: dict[int, InitProducerIdRequested] = field(default_factory=dict)
     effects: list[Effect] = field(default_factory=list)
 
     def copy(self) -> Broker:
@@ -162,7 +190,13 @@ class Broker:
             delayed=dict(self.delayed),
             watchers=dict(self.watchers),
             committed_offsets=dict(self.committed_offsets),
+            pending_offsets=dict(self.pending_offsets),
             groups=dict(self.groups),
+            coordinator_epochs=dict(self.coordinator_epochs),
+            transactions=dict(self.transactions),
+            unmarked=dict(self.unmarked),
+            marking=dict(self.marking),
+            initializing=dict(self.initializing),
             effects=list(self.effects),
         )
 

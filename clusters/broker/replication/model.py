@@ -56,13 +56,23 @@ class ProducerSequence(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
+    is_transactional: bool = False
+
+
+class EndTransactionMarker(NamedTuple):
+    """The control record by which a coordinator ends a producer's transaction in a partition."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """A record batch as replication sees it; `identity` is the shell's handle to its bytes.
 
-    `producer` is None where its producer is not idempotent.
+    `producer` is None where its producer is not idempotent, and for markers.
     """
 
     base_offset: int
@@ -71,6 +81,7 @@ class Batch:
     size: int
     identity: object = None
     producer: ProducerSequence | None = None
+    marker: EndTransactionMarker | None = None
 
     @property
     def next_offset(self) -> int:

@@ -52,6 +52,13 @@ class ReplicationSettings:
     replica_fetch_wait_max_ms: int = 500
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     replica_lag_max_messages: int = 4_000  # read by the generation 0.8 only
+    request_timeout_ms: int = 30_000
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
+    transaction_max_timeout_ms: int = 900_000
+    transaction_state_log_min_isr: int = 2
+    transaction_state_log_num_partitions: int = 50
+    transaction_state_log_replication_factor: int = 3
+    transaction_state_log_segment_bytes: int = 104_857_600
 
 
 @dataclass(frozen=True, slots=True)

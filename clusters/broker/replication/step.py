@@ -44,13 +44,18 @@ from neaptide.clusters.broker.replication.leader import (
     log_offsets,
     produce,
     purgatory,
+    transaction_markers,
 )
 from neaptide.clusters.broker.replication.replicas import (
     controlled_shutdown,
     log_manager,
     replica_manager,
 )
-from neaptide.clusters.broker.replication.transaction import producer_id_manager
+from neaptide.clusters.broker.replication.transaction import (
+    producer_id_manager,
+    transaction_administration,
+    transaction_coordinator,
+)
 
 Handler = Callable[[Broker, Any, int], None]
 
@@ -97,7 +102,7 @@ def _on_session_started(
     kafka_controller.on_session_started(broker, event, now_ms)
     replica_manager.on_session_started(broker, event, now_ms)
     in_sync_replicas.on_session_started(broker)
-    producer_id_manager.on_session_started(broker)
+    transaction_coordinator.on_session_started(broker, now_ms)
 
 
 def _on_session_expired(
@@ -114,7 +119,7 @@ def _on_request_abandoned(broker: Broker, event: events.RequestAbandoned, now_ms
     elections.forget_elections(broker, event.request)
     shutdowns.forget_shutdown(broker, event.request)
     reassignments.forget_reassignments(broker, event.request)
-    producer_id_manager.forget_request(broker, event.request)
+    transaction_coordinator.forget_request(broker, event.request)
 
 
 def _on_expired(broker: Broker, timer: events.DelayedOperationExpired, now_ms: int) -> None:
@@ -139,6 +144,8 @@ _TIMERS: Final[Mapping[type, Handler]] = {
     events.DelayedOperationExpired: _on_expired,
     events.MemberExpiration: group_membership.on_member_expiration,
     events.RebalanceExpiration: group_membership.on_rebalance_expiration,
+    events.TransactionExpiration: transaction_coordinator.on_transaction_expiration,
+    events.MarkerRetry: transaction_coordinator.on_marker_retry,
     events.FetcherBackoffOver: replica_fetcher_manager.on_backoff_over,
     administration.ReassignmentRetry: partition_reassignment.on_reassignment_retry,
     administration.ControlledShutdownRetry: controlled_shutdown.on_controlled_shutdown_retry,
@@ -151,11 +158,19 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.TimerFired: _on_timer,
     # clients and followers
     events.ProduceRequested: produce.on_produce,
-    events.InitProducerIdRequested: producer_id_manager.on_init_producer_id,
+    events.InitProducerIdRequested: transaction_coordinator.on_init_producer_id,
+    events.AddPartitionsToTxnRequested: transaction_coordinator.on_add_partitions,
+    events.AddOffsetsToTxnRequested: transaction_coordinator.on_add_offsets,
+    events.EndTxnRequested: transaction_coordinator.on_end_txn,
+    events.DescribeTransactionsRequested: transaction_administration.on_describe_transactions,
+    events.ListTransactionsRequested: transaction_administration.on_list_transactions,
+    events.WriteTxnMarkersRequested: transaction_markers.on_write_txn_markers,
+    events.DescribeProducersRequested: transaction_markers.on_describe_producers,
     events.DeleteRecordsRequested: delete_records.on_delete_records,
     events.FetchRequested: fetch.on_fetch,
     events.FindCoordinatorRequested: group_coordinator.on_find_coordinator,
     events.OffsetCommitRequested: group_coordinator.on_offset_commit,
+    events.TxnOffsetCommitRequested: group_coordinator.on_txn_offset_commit,
     events.OffsetFetchRequested: group_coordinator.on_offset_fetch,
     events.JoinGroupRequested: group_membership.on_join_group,
     events.SyncGroupRequested: group_membership.on_sync_group,
@@ -178,6 +193,10 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.LogTruncated: log_manager.on_log_truncated,
     events.ProducersRead: log_manager.on_producers_read,
     events.CommittedOffsetsRead: _on_groups_read,
+    events.TransactionsRead: transaction_coordinator.on_transactions_read,
+    # leaders that a coordinator has end transactions
+    events.WriteTxnMarkersResponded: transaction_coordinator.on_markers_responded,
+    events.WriteTxnMarkersFailed: transaction_coordinator.on_markers_failed,
     # retention
     events.LogStartAdvanced: log_manager.on_log_start_advanced,
     events.ProducerExpiration: log_manager.on_producer_expiration,
@@ -228,7 +247,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     coordination_service.AssignmentWritten: partition_reassignment.on_assignment_written,
     coordination_service.LeaderAndIsrChanged: partition_reassignment.on_leader_and_isr_changed,
     coordination_service.TopicCreated: topic_creation.on_topic_created,
-    coordination_service.ProducerIdsAllocated: producer_id_manager.on_producer_ids_allocated,
+    coordination_service.ProducerIdsAllocated: transaction_coordinator.on_producer_ids_allocated,
 }
 
 

@@ -1,6 +1,6 @@
 """What a controller's request lacks, and the server adds before the core gets it.
 
-A topic's settings, and the number of partitions of `__consumer_offsets`, are in the coordination
+A topic's settings, and the number of partitions of internal topics, are in the coordination
 service. The lock keeps the order in which the requests came, whichever has to wait for it.
 """
 
@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from neaptide.clusters.broker.coordination.znodes import MalformedZnodeError
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
-from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.replication.settings import InvalidSettingError, topic_settings
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    INTERNAL_TOPICS,
+)
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.storage.config import SettingError, log_config
@@ -59,22 +61,28 @@ class ControllerRequests:
     # --- UpdateMetadata ---------------------------------------------------------------------------
 
     def update_metadata(self, event: events.UpdateMetadataRequested) -> None:
-        names_offsets = any(one.partition.topic == OFFSETS_TOPIC for one in event.partitions)
-        if names_offsets and not self._metadata().offsets_partitions:
-            self._spawn(self._count_offsets_partitions(event))
+        named = {one.partition.topic for one in event.partitions}
+        known = self._metadata().partition_counts
+        uncounted = [one for one in INTERNAL_TOPICS if one in named and one not in known]
+        if uncounted:
+            self._spawn(self._count_partitions(event, uncounted))
         else:
             self._take_metadata(event)
 
-    async def _count_offsets_partitions(self, event: events.UpdateMetadataRequested) -> None:
-        """Groups belong to one of all partitions; the request names those that have a state."""
+    async def _count_partitions(
+        self, event: events.UpdateMetadataRequested, topics: Sequence[str]
+    ) -> None:
+        """Groups belong to one of all partitions, and transactional ids; the request names those
+        that have a state."""
         assert self.coordination is not None
+        counts = {}
         async with self._order:
-            try:
-                partitions = await self.coordination.topic_partitions(OFFSETS_TOPIC)
-            except MalformedZnodeError as error:
-                _log.warning("no group has a coordinator: %s", error)
-                partitions = 0
-            self._take_metadata(replace(event, offsets_partitions=partitions))
+            for topic in topics:
+                try:
+                    counts[topic] = await self.coordination.topic_partitions(topic)
+                except MalformedZnodeError as error:
+                    _log.warning("%s: nobody has a coordinator: %s", topic, error)
+            self._take_metadata(replace(event, partition_counts=counts))
 
     def _take_metadata(self, event: events.UpdateMetadataRequested) -> None:
         self._submit(event)

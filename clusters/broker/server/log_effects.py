@@ -11,18 +11,25 @@ from typing import Any, Final
 
 from neaptide.clusters.broker.replication.broker import StoredReplica
 from neaptide.clusters.broker.replication.generation import Generation
+from neaptide.clusters.broker.replication.group.committed_offsets import OffsetCommitRecord
+from neaptide.clusters.broker.replication.group.group_metadata import GroupMetadataRecord
 from neaptide.clusters.broker.replication.interface import effects, events
-from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.model import Batch, TopicPartition
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
-from neaptide.clusters.broker.server.sequences import producers_of
-from neaptide.clusters.broker.storage import group_records
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    TransactionMetadata,
+)
+from neaptide.clusters.broker.server.sequences import state_of
+from neaptide.clusters.broker.storage import group_records, transaction_records
+from neaptide.clusters.broker.storage.internal_topics import encode_marker
 from neaptide.clusters.broker.storage.log import wall_clock_ms
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
 from neaptide.clusters.broker.storage.record_batch import assign, parse_header
-from neaptide.clusters.broker.storage.record_writer import record_batch
+from neaptide.clusters.broker.storage.record_writer import KeyAndValue, record_batch
 
 READ_AT_ONCE_BYTES: Final = 1 << 16
+_NO_SEQUENCE: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +64,12 @@ class LogEffects:
         logs: LogDirectory,
         submit_first: Callable[[object], None],
         generation: Generation,
+        clock_ms: Callable[[], int],
     ) -> None:
         self.logs = logs
         self._submit_first = submit_first
         self._generation = generation
+        self._clock_ms = clock_ms  # that of the core
 
     @property
     def performers(self) -> Mapping[type, Performer]:
@@ -72,6 +81,7 @@ class LogEffects:
             effects.TruncateLog: self._truncate,
             effects.ReadProducers: self._read_producers,
             effects.ReadCommittedOffsets: self._read_committed_offsets,
+            effects.ReadTransactions: self._read_transactions,
             effects.TruncateFullyAndStartAt: self._truncate_fully,
             effects.AdvanceLogStartOffset: self._advance_log_start,
             effects.WriteLeaderEpochCheckpoint: self._write_epochs,
@@ -93,7 +103,7 @@ class LogEffects:
         if len(effect.batches) == 1 and isinstance(effect.batches[0].identity, bytes):
             data = effect.batches[0].identity
         else:
-            data = b"".join(self._bytes_of(batch.identity) for batch in effect.batches)
+            data = b"".join(map(self._bytes_of, effect.batches))
         if effect.assign:
             data = bytearray(data)
             first = effect.batches[0]
@@ -104,20 +114,34 @@ class LogEffects:
                 headers.append(parse_header(data, position))
                 position += headers[-1].size
         log.append(data, headers, flush=False)
+        if effect.aborted:
+            log.add_aborted(effect.aborted)
         if not log.needs_flush:
             return None
         flush = log.begin_flush()
         return InThread(flush.sync, lambda _: log.end_flush(flush))
 
-    def _bytes_of(self, identity: object) -> bytes:
+    def _bytes_of(self, batch: Batch) -> bytes:
         """Of a client's batch its bytes; records that the core itself writes become some here."""
-        if isinstance(identity, bytes):
-            return identity
-        assert isinstance(identity, tuple)
+        if isinstance(batch.identity, bytes):
+            return batch.identity
         now_ms = wall_clock_ms()
-        return record_batch(
-            [group_records.encode(one, now_ms, self._generation) for one in identity], now_ms
-        )
+        if batch.marker is not None:
+            of = batch.marker.producer_id, batch.marker.producer_epoch, _NO_SEQUENCE
+            control = [encode_marker(batch.marker)]
+            return record_batch(control, now_ms, of, is_transactional=True, is_control=True)
+        assert isinstance(batch.identity, tuple)
+        encoded = [self._encode(one, now_ms) for one in batch.identity]
+        if batch.producer is None:
+            return record_batch(encoded, now_ms)
+        of = batch.producer[:3]
+        return record_batch(encoded, now_ms, of, is_transactional=batch.producer.is_transactional)
+
+    def _encode(self, record: object, now_ms: int) -> KeyAndValue:
+        if isinstance(record, TransactionMetadata):
+            return transaction_records.encode(record, now_ms, self._clock_ms())
+        assert isinstance(record, OffsetCommitRecord | GroupMetadataRecord)
+        return group_records.encode(record, now_ms, self._generation)
 
     def _truncate(self, effect: effects.TruncateLog) -> None:
         end_offset = self.logs.logs[effect.partition].truncate_to(effect.offset)
@@ -128,8 +152,19 @@ class LogEffects:
         log = self.logs.logs[effect.partition].snapshot()
         return _read(
             log,
-            lambda: producers_of(log),
-            lambda found: self._submit_first(events.ProducersRead(effect.partition, found)),
+            lambda: state_of(log, effect.high_watermark),
+            lambda found: self._submit_first(
+                events.ProducersRead(effect.partition, found.producers, found.transactions)
+            ),
+        )
+
+    def _read_transactions(self, effect: effects.ReadTransactions) -> InThread | None:
+        log = self.logs.logs[effect.partition].snapshot()
+        now_ms, clock_ms = wall_clock_ms(), self._clock_ms()
+        return _read(
+            log,
+            lambda: transaction_records.transactions_of(log, now_ms, clock_ms),
+            lambda found: self._submit_first(events.TransactionsRead(effect.partition, found)),
         )
 
     def _read_committed_offsets(self, effect: effects.ReadCommittedOffsets) -> InThread | None:
@@ -157,16 +192,20 @@ class LogEffects:
 def stored_replicas(logs: LogDirectory) -> dict[TopicPartition, StoredReplica]:
     """What was on disk: the core begins with that."""
     high_watermarks = logs.read_high_watermarks()
-    return {
-        topic_partition: StoredReplica(
+    stored = {}
+    for topic_partition, log in logs.logs.items():
+        high_watermark = high_watermarks.get(topic_partition, 0)
+        state = state_of(log.snapshot(), high_watermark)
+        log.rebuild_aborted(state.aborted)
+        stored[topic_partition] = StoredReplica(
             UnifiedLog(
                 log.log_start_offset,
                 log.log_end_offset,
                 tuple(log.epochs.entries),
-                producers=producers_of(log.snapshot()),
+                producers=state.producers,
+                transactions=state.transactions,
             ),
-            high_watermarks.get(topic_partition, 0),
+            high_watermark,
             logs.topic_ids.get(topic_partition),
         )
-        for topic_partition, log in logs.logs.items()
-    }
+    return stored

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects
 from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.partition.transactions import AbortedTransaction
 from neaptide.clusters.broker.server.produced import RECORDS_AT_ONCE, Accepted
 from neaptide.clusters.broker.storage.compression import NONE
 from neaptide.clusters.broker.storage.config import LOG_APPEND_TIME
 from neaptide.clusters.broker.storage.errors import OffsetOutOfRangeError, RecordBatchError
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
-from neaptide.clusters.broker.storage.record_batch import first_at_or_after
+from neaptide.clusters.broker.storage.record_batch import first_at_or_after, parse_batches
 
 _log = logging.getLogger("broker")
 
@@ -85,6 +86,16 @@ class LogReader:
                 "%s cannot be read at offset %s: %s", topic_partition, wanted.offset, error
             )
             return b"", Error.CORRUPT_MESSAGE
+
+    def aborted(
+        self, topic_partition: TopicPartition, offset: int, records: bytes
+    ) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions that these records, read from that offset on, are of."""
+        log = self._logs.logs.get(topic_partition)
+        if log is None or not records:
+            return ()
+        end_offset = parse_batches(records)[-1].next_offset
+        return log.aborted_within(offset, end_offset)
 
     async def look_up_all(
         self, wanted: Iterable[effects.OffsetResult]

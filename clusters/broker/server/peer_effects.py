@@ -53,6 +53,7 @@ class PeerEffects:
         self._at_the_end = PeerConnection(
             str(config.broker_id), config.replica_socket_timeout_ms / 1000, _ANSWER_MAX_BYTES
         )
+        self._markers: dict[int, PeerConnection] = {}  # of a transaction coordinator, by leader
         # No batch is larger than the request that brought it, and one may come whatever was asked.
         self._response_max_bytes = (
             max(
@@ -70,6 +71,7 @@ class PeerEffects:
             effects.SendListOffsets: self._send,
             effects.CloseFetcher: self._close_fetcher,
             effects.SendAlterPartition: self._send_alter_partition,
+            effects.SendWriteTxnMarkers: self._send_markers,
             effects.SendControlledShutdown: self._send_controlled_shutdown,
             effects.SendControl: self._send_control,
             effects.StopSendingControl: self._stop_sending_control,
@@ -81,6 +83,8 @@ class PeerEffects:
             connection.close()
         self._to_controller.close()
         self._at_the_end.close()
+        for connection in self._markers.values():
+            connection.close()
 
     # --- of a follower ---------------------------------------------------------------------------
 
@@ -145,25 +149,40 @@ class PeerEffects:
                 task.cancel()
             connection.close()
 
-    # --- of a leader, or of a broker that stops, to the controller -------------------------------
+    # --- of a leader, or of a broker that stops, to the controller; of a coordinator -------------
 
     def _send_alter_partition(self, effect: effects.SendAlterPartition) -> None:
-        self._ask_controller(
-            self._to_controller, effect, events.AlterPartitionFailed(effect.sequence)
-        )
+        failed = events.AlterPartitionFailed(effect.sequence)
+        self._ask(self._to_controller, effect.controller, effect, failed)
 
     def _send_controlled_shutdown(self, effect: effects.SendControlledShutdown) -> None:
         """By a connection of its own: ISR changes may be under way."""
         failed = administration.ControlledShutdownFailed(effect.sequence)
-        self._ask_controller(self._at_the_end, effect, failed)
+        self._ask(self._at_the_end, effect.controller, effect, failed)
 
-    def _ask_controller(
+    def _send_markers(self, effect: effects.SendWriteTxnMarkers) -> None:
+        connection = self._markers.get(effect.leader)
+        if connection is None:
+            connection = self._markers[effect.leader] = PeerConnection(
+                f"broker-{self._config.broker_id}-txn-marker-sender",
+                self._config.replication.request_timeout_ms / 1000,
+                _ANSWER_MAX_BYTES,
+            )
+        failed = events.WriteTxnMarkersFailed(effect.leader, effect.sequence)
+        self._ask(connection, effect.leader, effect, failed)
+
+    def _ask(
         self,
         connection: PeerConnection,
-        effect: effects.SendAlterPartition | effects.SendControlledShutdown,
+        broker: int,
+        effect: (
+            effects.SendAlterPartition
+            | effects.SendControlledShutdown
+            | effects.SendWriteTxnMarkers
+        ),
         failed: object,
     ) -> None:
-        """The controller may be this broker: it is asked as any other, by its listener."""
+        """The other may be this broker: it is asked as any other, by its listener."""
         sent = SENT[type(effect)]
         entity = sent.encode(effect, self._config)
         decode = sent.decode
@@ -171,15 +190,15 @@ class PeerEffects:
 
         async def exchange() -> None:
             try:
-                address = self._address_of(effect.controller)
+                address = self._address_of(broker)
                 if address is None:
-                    raise PeerError(f"the address of broker {effect.controller} is not known")
+                    raise PeerError(f"the address of broker {broker} is not known")
                 event = decode(effect, await connection.request(address, entity))
             except PeerError as error:
-                _log.info("the controller does not answer, trying again: %s", error)
+                _log.info("broker %s does not answer, trying again: %s", broker, error)
                 event = failed
             except Exception as error:
-                _log.warning("controller %s: not understood: %s", effect.controller, error)
+                _log.warning("broker %s: not understood: %s", broker, error)
                 event = failed
             self._submit(event)
 

@@ -19,7 +19,6 @@ from neaptide.clusters.broker.storage.errors import (
     InvalidRecordError,
     InvalidTimestampError,
     RecordBatchError,
-    TransactionalBatchError,
     UnsupportedCompressionError,
 )
 from neaptide.clusters.broker.storage.record_batch import (
@@ -42,7 +41,6 @@ _ERRORS: Final = {
     "CORRUPT_MESSAGE": Error.CORRUPT_MESSAGE,
     "MESSAGE_TOO_LARGE": Error.RECORD_TOO_LARGE,
     "INVALID_RECORD": Error.INVALID_RECORD,
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     "INVALID_TIMESTAMP": Error.INVALID_TIMESTAMP,
     "UNSUPPORTED_COMPRESSION_TYPE": Error.UNSUPPORTED_COMPRESSION_TYPE,
 }
@@ -109,8 +107,8 @@ def _only_header(records: bytes, version: int) -> BatchHeader:
         raise InvalidRecordError(f"{len(headers)} batches for one partition")
     [header] = headers
     validate_produced(header)
-    if header.is_transactional:
-        raise TransactionalBatchError("a batch of a transaction, of which there are none here")
+    if header.is_transactional and header.producer_id < 0:
+        raise InvalidRecordError("a batch of a transaction has no producer id")
     if header.compression == ZSTD and version < _FIRST_VERSION_WITH_ZSTD:
         raise UnsupportedCompressionError(f"zstd in Produce v{version}")
     return header

@@ -142,7 +142,7 @@ class BrokerShell:
         self._timers = Timers(self._loop, self.submit)
         self.performers: Mapping[type, Performer] = {
             **dict.fromkeys(get_args(effects.Answer), self.apis.respond),
-            **LogEffects(logs, self._submit_first, config.generation).performers,
+            **LogEffects(logs, self._submit_first, config.generation, self._clock_ms).performers,
             **self._peers.performers,
             **self._timers.performers,
             effects.Coordinate: self._coordinate,
@@ -261,7 +261,7 @@ class BrokerShell:
         """
         before = _state_of(self.core)
         try:
-            return step(self.core, event, int(self._loop.time() * 1000))
+            return step(self.core, event, self._clock_ms())
         except Exception:
             _restore(self.core, before)
             if not self.apis.is_request(event):
@@ -269,6 +269,9 @@ class BrokerShell:
             _log.exception("%s failed, and is answered with an error", type(event).__name__)
             self.apis.respond_with_error(event, Error.UNKNOWN_SERVER_ERROR)
             return ()
+
+    def _clock_ms(self) -> int:
+        return int(self._loop.time() * 1000)
 
     def _coordinate(self, effect: effects.Coordinate) -> None:
         assert self.coordination is not None

@@ -28,12 +28,6 @@ class TruncatedBatchError(RecordBatchError):
     kafka_error = "INVALID_RECORD"  # to send the same again is of no use
 
 
-class TransactionalBatchError(RecordBatchError):
-    """A batch of a transaction, and there are none here."""
-
-    kafka_error = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-
-
 class BatchTooLargeError(RecordBatchError):
     """A batch is larger than `max.message.bytes`."""
 

@@ -8,7 +8,6 @@ GroupMetadataKey.json and GroupMetadataValue.json (versions 1 to 3 are written, 
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Iterator
 from typing import Final
@@ -16,32 +15,36 @@ from typing import Final
 from neaptide.clusters.broker.replication.generation import Generation
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     CommittedOffsets,
+    Key,
     OffsetAndMetadata,
     OffsetCommitRecord,
-    with_committed,
+    PendingOffsets,
+    without,
 )
 from neaptide.clusters.broker.replication.group.group_metadata import (
     GroupMetadataRecord,
     MemberRecord,
 )
-from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.broker.storage.errors import CorruptBatchError, RecordBatchError
-from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
-from neaptide.clusters.broker.storage.record_batch import (
-    BatchHeader,
-    records,
-    validate_checksum,
+from neaptide.clusters.broker.replication.model import EndTransactionMarker, TopicPartition
+from neaptide.clusters.broker.storage.internal_topics import (
+    blob,
+    internal_records,
+    nullable,
+    read_blob,
+    read_nullable,
+    read_text,
+    text,
 )
+from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
+from neaptide.clusters.broker.storage.record_batch import BatchHeader
 from neaptide.clusters.broker.storage.record_writer import KeyAndValue
 
-_log = logging.getLogger("broker")
 _KEY_VERSION: Final = 1
 _KEYS_OF_POSITIONS: Final = (0, 1)
 _KEY_OF_A_GROUP: Final = 2
 _WITH_REBALANCE_TIMEOUT, _WITH_TIMESTAMP, _WITH_INSTANCES = 1, 2, 3
 _WITH_EXPIRY, _WITH_EPOCH = 1, 3
 _EXPIRES_AFTER_MS: Final = 24 * 3_600_000  # offsets.retention.minutes of before 2.0
-_UNCOMPRESSED_BYTES_MAX: Final = 1 << 24  # of one batch: what brokers write here is small
 
 
 GroupRecord = OffsetCommitRecord | GroupMetadataRecord
@@ -55,7 +58,7 @@ def encode(record: GroupRecord, now_ms: int, generation: Generation) -> KeyAndVa
 
 
 def _encode_group(record: GroupMetadataRecord, now_ms: int, generation: Generation) -> KeyAndValue:
-    key = struct.pack(">h", _KEY_OF_A_GROUP) + _text(record.group)
+    key = struct.pack(">h", _KEY_OF_A_GROUP) + text(record.group)
     if record.is_deleted:
         return key, None
     version = _WITH_REBALANCE_TIMEOUT
@@ -63,19 +66,19 @@ def _encode_group(record: GroupMetadataRecord, now_ms: int, generation: Generati
         version = _WITH_TIMESTAMP
     if generation.topic_ids:
         version = _WITH_INSTANCES
-    value = struct.pack(">h", version) + _text(record.protocol_type)
+    value = struct.pack(">h", version) + text(record.protocol_type)
     value += struct.pack(">i", record.generation_id)
-    value += _nullable(record.protocol) + _nullable(record.leader)
+    value += nullable(record.protocol) + nullable(record.leader)
     if version >= _WITH_TIMESTAMP:
         value += struct.pack(">q", now_ms)
     value += struct.pack(">i", len(record.members))
     for one in record.members:
-        value += _text(one.member_id)
+        value += text(one.member_id)
         if version >= _WITH_INSTANCES:
-            value += _nullable(one.group_instance_id)
-        value += _text(one.client_id) + _text(one.client_host)
+            value += nullable(one.group_instance_id)
+        value += text(one.client_id) + text(one.client_host)
         value += struct.pack(">ii", one.rebalance_timeout_ms, one.session_timeout_ms)
-        value += _blob(one.subscription) + _blob(one.assignment)
+        value += blob(one.subscription) + blob(one.assignment)
     return key, value
 
 
@@ -83,12 +86,12 @@ def _encode_position(
     committed: OffsetCommitRecord, now_ms: int, *, with_epoch: bool
 ) -> KeyAndValue:
     topic, number = committed.partition
-    key = struct.pack(">h", _KEY_VERSION) + _text(committed.group) + _text(topic)
+    key = struct.pack(">h", _KEY_VERSION) + text(committed.group) + text(topic)
     key += struct.pack(">i", number)
     position = committed.offset_and_metadata
     if position is None:
         return key, None
-    metadata = _text(position.metadata)
+    metadata = text(position.metadata)
     if with_epoch:
         head = struct.pack(">hqi", _WITH_EPOCH, position.offset, position.leader_epoch)
         return key, head + metadata + struct.pack(">q", now_ms)
@@ -97,19 +100,16 @@ def _encode_position(
 
 
 def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
-    """None where the record is about neither. Raises CorruptBatchError."""
-    try:
-        version = None if key is None else struct.unpack_from(">h", key)[0]
-        if key is None or version not in (*_KEYS_OF_POSITIONS, _KEY_OF_A_GROUP):
-            return None
-        group, at = _read_text(key, 2)
-        if version == _KEY_OF_A_GROUP:
-            return _read_group(group, value)
-        topic, at = _read_text(key, at)
-        [number] = struct.unpack_from(">i", key, at)
-        position = None if value is None else _read_value(value)
-    except (struct.error, UnicodeDecodeError) as error:
-        raise CorruptBatchError(f"a record of __consumer_offsets: {error}") from error
+    """None where the record is about neither. Raises struct.error, UnicodeDecodeError."""
+    version = None if key is None else struct.unpack_from(">h", key)[0]
+    if key is None or version not in (*_KEYS_OF_POSITIONS, _KEY_OF_A_GROUP):
+        return None
+    group, at = read_text(key, 2)
+    if version == _KEY_OF_A_GROUP:
+        return _read_group(group, value)
+    topic, at = read_text(key, at)
+    [number] = struct.unpack_from(">i", key, at)
+    position = None if value is None else _read_value(value)
     return OffsetCommitRecord(group, TopicPartition(topic, number), position)
 
 
@@ -119,28 +119,28 @@ def _read_group(group: str, value: bytes | None) -> GroupMetadataRecord:
     [version] = struct.unpack_from(">h", value)
     if version > _WITH_INSTANCES:
         raise struct.error(f"version {version} of a group")
-    protocol_type, at = _read_text(value, 2)
+    protocol_type, at = read_text(value, 2)
     [generation_id] = struct.unpack_from(">i", value, at)
-    protocol, at = _read_nullable(value, at + 4)
-    leader, at = _read_nullable(value, at)
+    protocol, at = read_nullable(value, at + 4)
+    leader, at = read_nullable(value, at)
     at += 8 if version >= _WITH_TIMESTAMP else 0
     [count] = struct.unpack_from(">i", value, at)
     at += 4
     members = []
     for _ in range(count):
-        member_id, at = _read_text(value, at)
+        member_id, at = read_text(value, at)
         instance: str | None = None
         if version >= _WITH_INSTANCES:
-            instance, at = _read_nullable(value, at)
-        client_id, at = _read_text(value, at)
-        client_host, at = _read_text(value, at)
+            instance, at = read_nullable(value, at)
+        client_id, at = read_text(value, at)
+        client_host, at = read_text(value, at)
         [session_ms] = struct.unpack_from(">i", value, at)
         rebalance_ms, at = session_ms, at + 4
         if version >= _WITH_REBALANCE_TIMEOUT:
             [session_ms] = struct.unpack_from(">i", value, at)
             at += 4
-        subscription, at = _read_blob(value, at)
-        assignment, at = _read_blob(value, at)
+        subscription, at = read_blob(value, at)
+        assignment, at = read_blob(value, at)
         clients = client_id, client_host
         times = rebalance_ms, session_ms
         members.append(
@@ -154,84 +154,48 @@ def _read_group(group: str, value: bytes | None) -> GroupMetadataRecord:
 def _read_value(value: bytes) -> OffsetAndMetadata:
     version, offset = struct.unpack_from(">hq", value)
     if version != _WITH_EPOCH:
-        return OffsetAndMetadata(offset, metadata=_read_text(value, 10)[0])
+        return OffsetAndMetadata(offset, metadata=read_text(value, 10)[0])
     [leader_epoch] = struct.unpack_from(">i", value, 10)
-    return OffsetAndMetadata(offset, leader_epoch, _read_text(value, 14)[0])
+    return OffsetAndMetadata(offset, leader_epoch, read_text(value, 14)[0])
 
 
-def _text(text: str) -> bytes:
-    data = text.encode()
-    return struct.pack(">h", len(data)) + data
+def groups_of(
+    log: LogSnapshot,
+) -> tuple[CommittedOffsets, tuple[GroupMetadataRecord, ...], PendingOffsets]:
+    """What a log says of groups, from its start to its end, as far as it can be read.
 
-
-def _nullable(text: str | None) -> bytes:
-    return struct.pack(">h", -1) if text is None else _text(text)
-
-
-def _blob(data: bytes) -> bytes:
-    return struct.pack(">i", len(data)) + data
-
-
-def _read_nullable(data: bytes, at: int) -> tuple[str | None, int]:
-    [size] = struct.unpack_from(">h", data, at)
-    return (None, at + 2) if size == -1 else _read_text(data, at)
-
-
-def _read_blob(data: bytes, at: int) -> tuple[bytes, int]:
-    [size] = struct.unpack_from(">i", data, at)
-    end = at + 4 + size
-    if size < 0 or end > len(data):
-        raise struct.error(f"{size} bytes, {len(data) - at - 4} are left")
-    return data[at + 4 : end], end
-
-
-def _read_text(data: bytes, at: int) -> tuple[str, int]:
-    [size] = struct.unpack_from(">h", data, at)
-    end = at + 2 + size
-    if size < 0 or end > len(data):
-        raise struct.error(f"a text of {size} bytes, {len(data) - at - 2} are left")
-    return data[at + 2 : end].decode(), end
-
-
-def groups_of(log: LogSnapshot) -> tuple[CommittedOffsets, tuple[GroupMetadataRecord, ...]]:
-    """What a log says of groups, from its start to its end, as far as it can be read."""
-    committed: list[OffsetCommitRecord] = []
+    What a transaction commits counts from its marker on. The last of what is returned is what is
+    still open, by producer id.
+    """
+    committed: dict[Key, OffsetAndMetadata] = {}
+    pending: PendingOffsets = {}
     groups: dict[str, GroupMetadataRecord] = {}
-    for record in _records_in(log):
-        if isinstance(record, OffsetCommitRecord):
-            committed.append(record)
-        elif record.is_deleted:
-            groups.pop(record.group, None)
+    found: Iterator[tuple[BatchHeader, GroupRecord | EndTransactionMarker]]
+    found = internal_records(log, decode)
+    for header, record in found:
+        if isinstance(record, EndTransactionMarker):
+            for one in pending.get(record.producer_id, ()) if record.is_commit else ():
+                _commit(committed, one)
+            pending = {one: of for one, of in pending.items() if one != record.producer_id}
+        elif isinstance(record, GroupMetadataRecord):
+            if record.is_deleted:
+                groups.pop(record.group, None)
+            else:
+                groups[record.group] = record
         else:
-            groups[record.group] = record
-    return with_committed({}, committed), tuple(groups.values())
+            pending = without(pending, (record,))
+            if header.is_transactional:
+                of_producer = (*pending.get(header.producer_id, ()), record)
+                pending = {**pending, header.producer_id: of_producer}
+            else:
+                _commit(committed, record)
+    return committed, tuple(groups.values()), pending
 
 
-def _records_in(log: LogSnapshot) -> Iterator[GroupRecord]:
-    """A record that nobody understands, or a batch that is damaged, costs itself alone."""
-    offset = log.log_start_offset
-    try:
-        for header, data, at in log.batches():
-            yield from _records_of(log.topic_partition, data, at, header)
-            offset = header.next_offset
-    except RecordBatchError as error:
-        _log.warning("%s cannot be read from %s on: %s", log.topic_partition, offset, error)
-
-
-def _records_of(
-    log: TopicPartition, data: bytes, at: int, header: BatchHeader
-) -> Iterator[GroupRecord]:
-    if header.is_control:
-        return
-    try:
-        validate_checksum(data, at, header)
-        for record in records(data, at, header, _UNCOMPRESSED_BYTES_MAX):
-            try:
-                found = decode(record.key, record.value)
-            except CorruptBatchError as error:
-                _log.warning("%s, offset %s is left out: %s", log, record.offset, error)
-                continue
-            if found is not None:
-                yield found
-    except RecordBatchError as error:
-        _log.warning("%s, batch at offset %s is left out: %s", log, header.base_offset, error)
+def _commit(committed: dict[Key, OffsetAndMetadata], record: OffsetCommitRecord) -> None:
+    """In place: a log may have millions of them."""
+    key = record.group, record.partition
+    if record.offset_and_metadata is None:
+        committed.pop(key, None)
+    else:
+        committed[key] = record.offset_and_metadata

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from neaptide.clusters.broker.replication.model import EpochEntry, TopicPartition
+from neaptide.clusters.broker.replication.partition.transactions import AbortedTransaction
 from neaptide.clusters.broker.storage.checkpoints import sync_directory
 from neaptide.clusters.broker.storage.config import LogConfig
 from neaptide.clusters.broker.storage.epoch_cache import EpochCache
@@ -33,6 +34,7 @@ from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
 from neaptide.clusters.broker.storage.record_batch import BatchHeader, Bytes, first_at_or_after
 from neaptide.clusters.broker.storage.removal import Remove, remove_now
 from neaptide.clusters.broker.storage.segment import LOG_SUFFIX, Segment
+from neaptide.clusters.broker.storage.transaction_index import TransactionIndex
 
 DELETED_SUFFIX: Final = "-delete"
 
@@ -62,6 +64,7 @@ class Log:
         self.log_start_offset = 0
         self.recovery_point = 0
         self.epochs = EpochCache(directory)
+        self._aborted = TransactionIndex(directory)
         self._clock = clock
         self._on_truncation = on_truncation
         self._remove = remove
@@ -175,6 +178,20 @@ class Log:
         if flush and self.needs_flush:
             self.flush()
 
+    def add_aborted(self, aborted: Sequence[AbortedTransaction]) -> None:
+        """Markers that were just appended have ended them."""
+        try:
+            self._aborted.append(aborted, self._segments[-1].base_offset)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def rebuild_aborted(self, aborted: Sequence[AbortedTransaction]) -> None:
+        """After a start: all that the log says."""
+        try:
+            self._aborted.rebuild(aborted, self.segment_base_offsets)
+        except OSError as error:
+            raise self._failed(error) from error
+
     @property
     def needs_flush(self) -> bool:
         """By flush.messages: before anything else is appended, or acknowledged."""
@@ -250,6 +267,10 @@ class Log:
             return segment.read(start, end) if end > start else b""
         except OSError as error:
             raise self._failed(error) from error
+
+    def aborted_within(self, offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
+        """Aborted transactions that have something from one offset to before the other."""
+        return self._aborted.within(offset, end_offset)
 
     def snapshot(self) -> LogSnapshot:
         """To be read to the end, also by another thread, before the log is cut."""
@@ -340,6 +361,7 @@ class Log:
 
     def _cut_at(self, end_offset: int) -> None:
         self._cuts += 1
+        self._aborted.truncate_to(end_offset, self.segment_base_offsets)
         self.epochs.truncate_from_end(end_offset)
         if self.recovery_point > end_offset:
             self.recovery_point = end_offset
@@ -422,6 +444,7 @@ class Log:
         except OSError as error:
             raise self._failed(error) from error
         del self._segments[:count]
+        self._aborted.delete_before(self._segments[0].base_offset)
 
     # --- ending --------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ takes a snapshot sees to that. What is appended later is not in it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,12 +32,17 @@ class LogSnapshot:
 
     def headers(self) -> Iterator[BatchHeader]:
         """Of every batch; those alone are read."""
+        return (header for header, _ in self.headers_and_control())
+
+    def headers_and_control(self) -> Iterator[tuple[BatchHeader, bytes]]:
+        """Likewise; of control batches the whole batch, of others no bytes."""
         for path, size in self.segments:
             try:
                 with path.open("rb", buffering=0) as file:
-                    for _, header in headers_from(file.fileno, path, 0, size):
+                    for at, header in headers_from(file.fileno, path, 0, size):
                         if header.next_offset > self.log_start_offset:
-                            yield header
+                            whole = header.size if header.is_control else 0
+                            yield header, os.pread(file.fileno(), whole, at) if whole else b""
             except OSError as error:
                 raise StorageError(path.parent.parent, str(error)) from error
 

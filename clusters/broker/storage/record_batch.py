@@ -49,8 +49,8 @@ _CHECKSUMMED_FROM: Final = 21
 _MAX_TIMESTAMP_POSITION: Final = 35
 _COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
-_TRANSACTIONAL: Final = 0x10
-_CONTROL: Final = 0x20
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
 _SMALLEST_RECORD: Final = 7  # bytes: its length, attributes, two deltas, and three times nothing
 _INT64_MAX: Final = 2**63 - 1
 _INT64_MIN: Final = -(2**63)
@@ -96,11 +96,11 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL)
+        return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        return bool(self.attributes & _CONTROL)
+        return bool(self.attributes & CONTROL)
 
     @property
     def uses_log_append_time(self) -> bool:

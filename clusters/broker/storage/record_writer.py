@@ -1,6 +1,6 @@
 """One record batch of format v2 from keys and values: what a broker itself writes into its logs.
 
-Uncompressed, of no producer, and not yet in any log: the base offset and the leader epoch are
+Uncompressed, and not yet in any log: the base offset and the leader epoch are
 written in by whoever appends it (`record_batch.assign`).
 Source: KIP-98, "Record Batch" in Kafka's documentation of its message format.
 """
@@ -15,7 +15,7 @@ from typing import Final
 from crc32c import crc32c
 from kio.serial.writers import write_signed_varint
 
-from neaptide.clusters.broker.storage.record_batch import MAGIC
+from neaptide.clusters.broker.storage.record_batch import CONTROL, MAGIC, TRANSACTIONAL
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 _NOBODY: Final = (-1, -1, -1)  # no producer id, no epoch, no sequence
@@ -24,11 +24,23 @@ _HEAD: Final = struct.Struct(">qiibI")
 _NOT_COVERED: Final = 9  # of what the length counts: leader epoch, magic, checksum
 
 
-def record_batch(records: Sequence[KeyAndValue], timestamp_ms: int) -> bytes:
-    """At least one record, all of the same time."""
+def record_batch(
+    records: Sequence[KeyAndValue],
+    timestamp_ms: int,
+    producer: tuple[int, int, int] = _NOBODY,
+    *,
+    is_transactional: bool = False,
+    is_control: bool = False,
+) -> bytes:
+    """At least one record, all of the same time.
+
+    `producer`: the id, the epoch and the first sequence of whoever it is written for.
+    """
+    attributes = TRANSACTIONAL * is_transactional | CONTROL * is_control
     body = b"".join(_record(index, *record) for index, record in enumerate(records))
     last = len(records) - 1
-    covered = _COVERED.pack(0, last, timestamp_ms, timestamp_ms, *_NOBODY, len(records)) + body
+    times = timestamp_ms, timestamp_ms
+    covered = _COVERED.pack(attributes, last, *times, *producer, len(records)) + body
     return _HEAD.pack(0, len(covered) + _NOT_COVERED, -1, MAGIC, crc32c(covered)) + covered
 
 

@@ -13,7 +13,6 @@ from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller.controller_context import (
     Active,
 )
-from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.interface.effects import SendControl
 from neaptide.clusters.broker.replication.interface.events import (
     LeaderAndIsrRequested,
@@ -22,6 +21,9 @@ from neaptide.clusters.broker.replication.interface.events import (
     UpdateMetadataRequested,
 )
 from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    INTERNAL_TOPICS,
+)
 
 UNSENT = 0  # `request` of a message that this broker sends: the shell gives it a correlation id
 
@@ -103,9 +105,9 @@ def send_stop_replica(
         broker.do(SendControl(receiver, message))
 
 
-def _offsets_partitions(controller: Active) -> int:
-    configuration = controller.topics.get(OFFSETS_TOPIC)
-    return 0 if configuration is None else len(configuration.assignment)
+def _partition_counts(controller: Active) -> dict[str, int]:
+    known = controller.topics
+    return {topic: len(known[topic].assignment) for topic in INTERNAL_TOPICS if topic in known}
 
 
 def send_update_metadata(
@@ -120,7 +122,7 @@ def send_update_metadata(
         controller.controller_epoch,
         _partition_states(controller, partitions),
         tuple(controller.brokers[b] for b in sorted(controller.brokers)),
-        _offsets_partitions(controller),
+        _partition_counts(controller),
     )
     for receiver in sorted(set(receivers) & set(controller.brokers)):
         epoch = _broker_epoch(broker, controller, receiver)

@@ -1,7 +1,7 @@
 """Creating topics: checks a request, has it written, answers when the partitions have leaders.
 
 CreateTopics is the controller's; topics that a client only names (auto.create.topics.enable), and
-`__consumer_offsets`, any broker has written. As Kafka's AdminManager.
+internal ones, any broker has written. As Kafka's AdminManager.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ from neaptide.clusters.broker.replication.model import (
     why_no_topic_name,
 )
 from neaptide.clusters.broker.replication.settings import InvalidSettingError, topic_settings
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    INTERNAL_TOPICS,
+    TRANSACTIONS_TOPIC,
+)
 
 # As Kafka's controller has it (KRaft: POLICY_VIOLATION), for the partitions of all topics together.
 PARTITIONS_MAX_PER_REQUEST = 10_000
@@ -131,8 +135,8 @@ def on_topic_wanted(broker: Broker, event: TopicWanted, now_ms: int) -> None:
     live = broker.metadata.brokers
     if not broker.settings.auto_create_topics_enable or not live:
         return
-    if event.topic == OFFSETS_TOPIC:
-        create_offsets_topic(broker)
+    if event.topic in INTERNAL_TOPICS:
+        create_internal_topic(broker, event.topic)
         return
     try:
         configuration = _configuration(broker, NewTopic(event.topic, -1, -1, {}, {}), live)
@@ -142,28 +146,38 @@ def on_topic_wanted(broker: Broker, event: TopicWanted, now_ms: int) -> None:
     _create(broker, NOBODY, event.topic, configuration)
 
 
-def create_offsets_topic(broker: Broker) -> None:
-    """`__consumer_offsets`, by any broker, as `offsets.topic.…` have it; compacted.
+def create_internal_topic(broker: Broker, topic: str) -> None:
+    """`__consumer_offsets` or `__transaction_state`, by any broker, as its settings have it."""
+    new = _offsets_topic(broker) if topic == OFFSETS_TOPIC else _transactions_topic(broker)
+    try:
+        configuration = _configuration(broker, new, broker.metadata.brokers)
+    except _InvalidTopicError as invalid:
+        broker.note(f"not creating {topic}: {invalid}")
+        return
+    _create(broker, NOBODY, topic, configuration)
 
-    Before 0.11 with as many replicas as there are brokers, where those are fewer (KIP-115).
-    """
+
+def _offsets_topic(broker: Broker) -> NewTopic:
+    """Before 0.11 with as many replicas as there are brokers, where those are fewer (KIP-115)."""
     settings = broker.settings
     replicas = settings.offsets_topic_replication_factor
     if not broker.rules.insists_on_offsets_replicas:
         replicas = min(replicas, len(broker.metadata.brokers))
-    new = NewTopic(
-        OFFSETS_TOPIC,
-        settings.offsets_topic_num_partitions,
-        replicas,
-        {},
-        {"cleanup.policy": "compact"},
-    )
-    try:
-        configuration = _configuration(broker, new, broker.metadata.brokers)
-    except _InvalidTopicError as invalid:
-        broker.note(f"not creating {OFFSETS_TOPIC}: {invalid}")
-        return
-    _create(broker, NOBODY, OFFSETS_TOPIC, configuration)
+    kept = {"cleanup.policy": "compact"}
+    return NewTopic(OFFSETS_TOPIC, settings.offsets_topic_num_partitions, replicas, {}, kept)
+
+
+def _transactions_topic(broker: Broker) -> NewTopic:
+    settings = broker.settings
+    kept = {
+        "cleanup.policy": "compact",
+        "min.insync.replicas": str(settings.transaction_state_log_min_isr),
+        "segment.bytes": str(settings.transaction_state_log_segment_bytes),
+        "unclean.leader.election.enable": "false",
+    }
+    partitions = settings.transaction_state_log_num_partitions
+    replicas = settings.transaction_state_log_replication_factor
+    return NewTopic(TRANSACTIONS_TOPIC, partitions, replicas, {}, kept)
 
 
 def on_topic_created(broker: Broker, event: TopicCreated, now_ms: int) -> None:

@@ -64,6 +64,7 @@ from neaptide.clusters.broker.replication.model import (
 from neaptide.clusters.broker.replication.partition import (
     leader_epoch_file_cache,
     partition_rules,
+    transactions,
     unified_log,
 )
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
@@ -395,7 +396,8 @@ def _append(
         )
     )
     if result.batches:
-        broker.do(AppendToLog(topic_partition, result.batches, assign=False))
+        aborted = transactions.aborted_by(before.transactions, result.batches)
+        broker.do(AppendToLog(topic_partition, result.batches, assign=False, aborted=aborted))
         fetcher = broker.fetchers[fetcher_id]
         broker.fetchers[fetcher_id] = replica_fetcher.move_to_end(
             fetcher, topic_partition, fetcher.followed[topic_partition]

@@ -41,7 +41,7 @@ def truncate(broker: Broker, partition: Partition, offset: int) -> Partition:
     partition = broker.put(partition_rules.truncate_to(partition, offset))
     broker.do(TruncateLog(partition.topic_partition, offset))
     if reach_past(partition.log.producers, partition.log.end_offset):
-        broker.do(ReadProducers(partition.topic_partition))
+        broker.do(ReadProducers(partition.topic_partition, partition.high_watermark))
     broker.write_epochs(partition, before)
     return partition
 

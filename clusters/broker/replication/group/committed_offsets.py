@@ -44,11 +44,25 @@ class OffsetCommitRecord(NamedTuple):
 
 Key = tuple[str, TopicPartition]
 CommittedOffsets = Mapping[Key, OffsetAndMetadata]
+PendingOffsets = Mapping[int, tuple[OffsetCommitRecord, ...]]
 
 
-def partition_for(group: str, partitions: int) -> TopicPartition:
-    """The partition of `__consumer_offsets` that a group belongs to (G1)."""
-    return TopicPartition(OFFSETS_TOPIC, java_abs(java_hash(group)) % partitions)
+def partition_for(name: str, partitions: int, topic: str = OFFSETS_TOPIC) -> TopicPartition:
+    """The partition of `__consumer_offsets` that a group belongs to (G1); a transactional id
+    belongs to one of `__transaction_state` in the same way."""
+    return TopicPartition(topic, java_abs(java_hash(name)) % partitions)
+
+
+def without(pending: PendingOffsets, records: Iterable[OffsetCommitRecord]) -> PendingOffsets:
+    """What is committed later in the log does not give way when a transaction ends."""
+    if not pending:
+        return pending
+    newer = {(one.group, one.partition) for one in records}
+    left = {
+        producer_id: tuple(one for one in of if (one.group, one.partition) not in newer)
+        for producer_id, of in pending.items()
+    }
+    return {producer_id: of for producer_id, of in left.items() if of}
 
 
 @rule

@@ -1,5 +1,7 @@
 """What clients request of a group's coordinator: who it is, to commit, to read what is committed.
 
+FindCoordinator of transactional ids is here, too.
+
 Not membership: see group_membership. A group may have no name here, which Kafka still takes.
 Source: Kafka's GroupCoordinator (G1, G3).
 """
@@ -20,38 +22,47 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
 )
 from neaptide.clusters.broker.replication.group.group_membership import commit_error
 from neaptide.clusters.broker.replication.group.group_metadata_manager import (
+    add_pending,
     answer_commit,
+    answer_to,
     append_records,
     coordinated,
+    forget_pending,
 )
 from neaptide.clusters.broker.replication.interface.effects import (
     RespondFindCoordinator,
     RespondOffsetFetch,
+    RespondTxnOffsetCommit,
 )
 from neaptide.clusters.broker.replication.interface.events import (
     FindCoordinatorRequested,
     OffsetCommitRequested,
     OffsetFetchRequested,
+    TxnOffsetCommitRequested,
 )
 from neaptide.clusters.broker.replication.leader import produce, purgatory
 from neaptide.clusters.broker.replication.leader.produce import Appended
-from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
+from neaptide.clusters.broker.replication.model import NO_LEADER, ProducerSequence, TopicPartition
 from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.replication.rule import rule
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    TRANSACTIONS_TOPIC,
+)
 
 NO_COORDINATOR = -1
 NO_GENERATION = -1
 
 
-def coordinator_of(metadata: MetadataCache, group: str) -> int | None:
-    """Who leads the group's partition, as far as a broker knows; None: nobody, or it is not there.
+def coordinator_of(metadata: MetadataCache, name: str, topic: str = OFFSETS_TOPIC) -> int | None:
+    """Who leads the partition of a group, or, in `__transaction_state`, of a transactional id, as
+    far as a broker knows; None: nobody, or it is not there.
 
-    By all partitions that the topic has: of those that are known already the group's may be none.
+    By all partitions that the topic has: of those that are known already its own may be none.
     """
-    partitions = metadata.topics.get(OFFSETS_TOPIC)
-    if not partitions or not metadata.offsets_partitions:
+    partitions, count = metadata.topics.get(topic), metadata.partition_counts.get(topic)
+    if not partitions or not count:
         return None
-    known = partitions.get(partition_for(group, metadata.offsets_partitions).partition)
+    known = partitions.get(partition_for(name, count).partition)
     if known is None or known.state.leader == NO_LEADER:
         return None
     return known.state.leader
@@ -59,16 +70,17 @@ def coordinator_of(metadata: MetadataCache, group: str) -> int | None:
 
 def on_find_coordinator(broker: Broker, event: FindCoordinatorRequested, now_ms: int) -> None:
     """The first who asks has the topic made; nobody coordinates before it is there."""
-    if event.is_transaction:
+    topic = TRANSACTIONS_TOPIC if event.is_transaction else OFFSETS_TOPIC
+    if event.is_transaction and broker.rules.idempotence is None:
         broker.note(f"FindCoordinator of {event.group!r}: there are no transactions here")
         broker.do(RespondFindCoordinator(event.request, Error.INVALID_REQUEST, NO_COORDINATOR))
         return
-    coordinator = coordinator_of(broker.metadata, event.group)
+    coordinator = coordinator_of(broker.metadata, event.group, topic)
     if coordinator is not None and coordinator in broker.metadata.brokers:
         broker.do(RespondFindCoordinator(event.request, Error.NONE, coordinator))
         return
-    if OFFSETS_TOPIC not in broker.metadata.topics:
-        topic_creation.create_offsets_topic(broker)
+    if topic not in broker.metadata.topics:
+        topic_creation.create_internal_topic(broker, topic)
     unknown = Error.COORDINATOR_NOT_AVAILABLE
     broker.do(RespondFindCoordinator(event.request, unknown, NO_COORDINATOR))
 
@@ -88,12 +100,40 @@ def on_offset_commit(broker: Broker, event: OffsetCommitRequested, now_ms: int) 
         answer_commit(broker, event.request, topic_partition, (), Error.NONE)
         return
     appended = append_records(broker, topic_partition, event.committed, now_ms)
-    waiting = DelayedCommit(event.request, topic_partition, appended, event.committed)
-    waiting = waiting.updated(broker)
+    forget_pending(broker, topic_partition, event.committed)
+    _wait(broker, DelayedCommit(event.request, topic_partition, appended, event.committed))
+
+
+def _wait(broker: Broker, commit: DelayedCommit) -> None:
+    waiting = commit.updated(broker)
     if waiting.is_complete(broker):
         waiting.complete(broker)
     else:
         purgatory.park(broker, waiting, broker.settings.offsets_commit_timeout_ms)
+
+
+@rule
+def on_txn_offset_commit(broker: Broker, event: TxnOffsetCommitRequested, now_ms: int) -> None:
+    """Appends the offsets in the producer's transaction. They are committed with it, not before."""
+    topic_partition, error = coordinated(broker, event.group)
+    is_of_member = event.generation_id >= 0 or event.member_id or event.group_instance_id
+    if error is Error.NONE and is_of_member:
+        error = commit_error(
+            broker, event.group, event.member_id, event.group_instance_id, event.generation_id
+        )
+    if error is not Error.NONE:
+        failed = tuple((one.partition, error) for one in event.committed)
+        broker.do(RespondTxnOffsetCommit(event.request, failed))
+        return
+    producer = ProducerSequence(event.producer_id, event.producer_epoch, 0, is_transactional=True)
+    records = event.committed
+    appended = append_records(broker, topic_partition, records, now_ms, producer)
+    if appended.error in (None, Error.NONE):
+        add_pending(broker, topic_partition, event.producer_id, event.committed)
+    _wait(
+        broker,
+        DelayedCommit(event.request, topic_partition, appended, event.committed, is_pending=True),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +144,7 @@ class DelayedCommit:
     partition: TopicPartition  # of `__consumer_offsets`
     appended: Appended
     committed: tuple[OffsetCommitRecord, ...]
+    is_pending: bool = False  # in a transaction: committed once that is
 
     @property
     def watched(self) -> tuple[TopicPartition, ...]:
@@ -121,6 +162,11 @@ class DelayedCommit:
         error = self.appended.error
         if error is None:
             error = Error.REQUEST_TIMED_OUT
+        if self.is_pending:
+            answer = answer_to(error)
+            results = tuple((one.partition, answer) for one in self.committed)
+            broker.do(RespondTxnOffsetCommit(self.request, results))
+            return
         answer_commit(broker, self.request, self.partition, self.committed, error)
 
 
@@ -131,5 +177,8 @@ def on_offset_fetch(broker: Broker, event: OffsetFetchRequested, now_ms: int) ->
     if wanted is None:
         wanted = tuple(sorted(tp for group, tp in known if group == event.group))
     none = OffsetAndMetadata(INVALID_OFFSET)
+    pending = broker.pending_offsets.get(topic_partition, {}) if event.is_stable else {}
+    decided_later = {(one.group, one.partition) for of in pending.values() for one in of}
+    unstable = tuple(tp for tp in wanted if (event.group, tp) in decided_later)
     results = tuple((tp, known.get((event.group, tp), none)) for tp in wanted)
-    broker.do(RespondOffsetFetch(event.request, error, results))
+    broker.do(RespondOffsetFetch(event.request, error, results, unstable))

@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.group.committed_offsets import partition_for
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    OFFSETS_TOPIC,
+    partition_for,
+)
 from neaptide.clusters.broker.replication.group.group_metadata import (
     Group,
     GroupState,
@@ -608,7 +611,7 @@ def on_groups_read(broker: Broker, event: CommittedOffsetsRead, now_ms: int) -> 
 
 def on_resignation(broker: Broker, topic_partition: TopicPartition) -> None:
     """Another broker coordinates them: whoever waits is to look for it."""
-    partitions = broker.metadata.offsets_partitions or 1
+    partitions = broker.metadata.partition_counts.get(OFFSETS_TOPIC, 1)
     for group in tuple(broker.groups.values()):
         if partition_for(group.group, partitions) != topic_partition:
             continue

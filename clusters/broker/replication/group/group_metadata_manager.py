@@ -15,6 +15,7 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     OffsetCommitRecord,
     partition_for,
     with_committed,
+    without,
 )
 from neaptide.clusters.broker.replication.group.group_metadata import Group, GroupMetadataRecord
 from neaptide.clusters.broker.replication.interface.effects import (
@@ -27,7 +28,7 @@ from neaptide.clusters.broker.replication.interface.events import (
 )
 from neaptide.clusters.broker.replication.leader import produce
 from neaptide.clusters.broker.replication.leader.produce import Appended
-from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.model import ProducerSequence, TopicPartition
 from neaptide.clusters.broker.replication.rule import rule
 
 ALL = -1  # acks
@@ -50,16 +51,60 @@ def on_election(broker: Broker, topic_partition: TopicPartition) -> None:
 @rule
 def on_committed_offsets_read(broker: Broker, event: CommittedOffsetsRead, now_ms: int) -> None:
     broker.committed_offsets[event.partition] = event.committed_offsets
+    broker.pending_offsets[event.partition] = event.pending
 
 
 @rule
 def on_resignation(broker: Broker, topic_partition: TopicPartition) -> None:
     broker.committed_offsets.pop(topic_partition, None)
+    broker.pending_offsets.pop(topic_partition, None)
+
+
+# --- offsets that are committed in transactions ---------------------------------------------------
+
+
+def add_pending(
+    broker: Broker,
+    topic_partition: TopicPartition,
+    producer_id: int,
+    committed: tuple[OffsetCommitRecord, ...],
+) -> None:
+    known = without(broker.pending_offsets.get(topic_partition, {}), committed)
+    of_producer = (*known.get(producer_id, ()), *committed)
+    broker.pending_offsets[topic_partition] = {**known, producer_id: of_producer}
+
+
+def forget_pending(
+    broker: Broker, topic_partition: TopicPartition, committed: tuple[OffsetCommitRecord, ...]
+) -> None:
+    """What was committed by itself comes later in the log."""
+    known = broker.pending_offsets.get(topic_partition)
+    if known:
+        broker.pending_offsets[topic_partition] = without(known, committed)
+
+
+@rule
+def on_transaction_ended(
+    broker: Broker, topic_partition: TopicPartition, producer_id: int, *, is_commit: bool
+) -> None:
+    """A marker is committed in a partition of `__consumer_offsets`."""
+    pending = broker.pending_offsets.get(topic_partition, {})
+    if producer_id not in pending:
+        return
+    left = {one: of for one, of in pending.items() if one != producer_id}
+    broker.pending_offsets[topic_partition] = left
+    if is_commit:
+        before = broker.committed_offsets[topic_partition]
+        after = with_committed(before, pending[producer_id])
+        broker.committed_offsets[topic_partition] = after
+
+
+# --- what both need -------------------------------------------------------------------------------
 
 
 def coordinated(broker: Broker, group: str) -> tuple[TopicPartition, Error]:
     """The group's partition, and whether this broker may speak for it."""
-    partitions = broker.metadata.offsets_partitions
+    partitions = broker.metadata.partition_counts.get(OFFSETS_TOPIC)
     topic_partition = partition_for(group, partitions or 1)
     if not partitions or topic_partition not in broker.committed_offsets:
         return topic_partition, Error.NOT_COORDINATOR
@@ -81,11 +126,16 @@ def append_records(
     topic_partition: TopicPartition,
     records: tuple[OffsetCommitRecord | GroupMetadataRecord, ...],
     now_ms: int,
+    producer: ProducerSequence | None = None,
 ) -> Appended:
-    """Appends what this coordinator itself writes; its bytes are made where they are written."""
+    """Appends what this coordinator itself writes; its bytes are made where they are written.
+
+    `producer`: in whose transaction.
+    """
     size = sum(record.size_bytes for record in records)
-    batch = ProducedBatch(len(records), size, records)
-    return produce.append(broker, topic_partition, (batch,), required_acks(broker), now_ms)
+    batch = ProducedBatch(len(records), size, records, producer=producer)
+    acks = ALL if producer is not None else required_acks(broker)
+    return produce.append(broker, topic_partition, (batch,), acks, now_ms, of_coordinator=True)
 
 
 @rule
@@ -105,5 +155,10 @@ def answer_commit(
     if error is Error.NONE:
         before = broker.committed_offsets[topic_partition]
         broker.committed_offsets[topic_partition] = with_committed(before, committed)
-    answer = _ANSWERS.get(error, error)
+    answer = answer_to(error)
     broker.do(RespondOffsetCommit(request, tuple((one.partition, answer) for one in committed)))
+
+
+def answer_to(error: Error) -> Error:
+    """What a commit is answered for what became of its append."""
+    return _ANSWERS.get(error, error)

@@ -24,6 +24,7 @@ from neaptide.clusters.broker.replication.interface.events import (
     FetchedPartition,
     FetcherId,
     LeaderAndIsrRequested,
+    MarkedPartition,
     OffsetAsked,
     StopReplicaRequested,
     Timer,
@@ -32,6 +33,7 @@ from neaptide.clusters.broker.replication.interface.events import (
 from neaptide.clusters.broker.replication.model import (
     UNKNOWN_BROKER_EPOCH,
     Batch,
+    EndTransactionMarker,
     ReplicaAssignment,
     TopicConfiguration,
     TopicPartition,
@@ -39,6 +41,10 @@ from neaptide.clusters.broker.replication.model import (
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import (
     EpochEnd,
     Epochs,
+)
+from neaptide.clusters.broker.replication.partition.transactions import AbortedTransaction
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    TransactionMetadata,
 )
 
 # --- the log -------------------------------------------------------------------------------------
@@ -68,11 +74,15 @@ class DeleteLog:
 
 @dataclass(frozen=True, slots=True)
 class AppendToLog:
-    """Append batches. A leader's get their base offset and leader epoch written in (`assign`)."""
+    """Append batches. A leader's get their base offset and leader epoch written in (`assign`).
+
+    `aborted`: the transactions that markers among them abort, for the log's index of them.
+    """
 
     partition: TopicPartition
     batches: tuple[Batch, ...]
     assign: bool
+    aborted: tuple[AbortedTransaction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +95,23 @@ class TruncateLog:
 
 @dataclass(frozen=True, slots=True)
 class ReadProducers:
-    """The log was cut: read from all that is left what it says of producers (ProducersRead)."""
+    """The log was cut: read from all that is left what it says of producers and, as far as their
+    markers are not below the high watermark, of transactions (ProducersRead)."""
 
     partition: TopicPartition
+    high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReadCommittedOffsets:
     """This broker leads a partition of `__consumer_offsets`: read all of it."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTransactions:
+    """This broker leads a partition of `__transaction_state`: read all of it."""
 
     partition: TopicPartition
 
@@ -148,8 +167,60 @@ class RespondInitProducerId:
 
     request: int
     error: Error
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RespondTransaction:
+    """The answer to AddPartitionsToTxn, with each of its partitions, AddOffsetsToTxn or EndTxn."""
+
+    request: int
+    error: Error
+    partitions: tuple[tuple[TopicPartition, Error], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RespondTxnOffsetCommit:
+    request: int
+    results: tuple[tuple[TopicPartition, Error], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RespondWriteTxnMarkers:
+    request: int
+    results: tuple[MarkedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RespondDescribeTransactions:
+    """`metadata` None where there is an error."""
+
+    request: int
+    results: tuple[tuple[str, Error, TransactionMetadata | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RespondListTransactions:
+    request: int
+    error: Error
+    transactions: tuple[TransactionMetadata, ...] = ()
+
+
+class ActiveProducer(NamedTuple):
+    """What a partition remembers of a producer. `txn_start_offset` -1: it is in none here."""
+
     producer_id: int
     producer_epoch: int
+    last_sequence: int
+    coordinator_epoch: int
+    txn_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RespondDescribeProducers:
+    request: int
+    results: tuple[tuple[TopicPartition, Error, tuple[ActiveProducer, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +245,7 @@ class RespondOffsetFetch:
     request: int
     error: Error
     results: tuple[tuple[TopicPartition, OffsetAndMetadata], ...]
+    unstable: tuple[TopicPartition, ...] = ()  # of these a transaction decides (KIP-447)
 
 
 class DeletedRecords(NamedTuple):
@@ -281,6 +353,7 @@ class FetchedResult:
     log_start_offset: int
     records: LogSlice | None
     diverging_epoch: EpochEnd | None = None  # KIP-595; None: the follower's log is a prefix
+    last_stable_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,6 +519,18 @@ class SendAlterPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class SendWriteTxnMarkers:
+    """A coordinator's markers to one leader; answered by WriteTxnMarkersResponded or …Failed.
+
+    One is under way to each at a time. The leader may be this broker itself.
+    """
+
+    leader: int
+    sequence: int
+    markers: tuple[tuple[EndTransactionMarker, tuple[TopicPartition, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SendControlledShutdown:
     """Of a broker that stops; answered by ControlledShutdownResponded or …Failed.
 
@@ -525,6 +610,12 @@ class Note:
 Answer = (
     RespondProduce
     | RespondInitProducerId
+    | RespondTransaction
+    | RespondTxnOffsetCommit
+    | RespondWriteTxnMarkers
+    | RespondDescribeTransactions
+    | RespondListTransactions
+    | RespondDescribeProducers
     | RespondFindCoordinator
     | RespondOffsetCommit
     | RespondOffsetFetch
@@ -566,12 +657,14 @@ Effect = (
     LogWrite
     | ReadProducers
     | ReadCommittedOffsets
+    | ReadTransactions
     | Answer
     | SendFetch
     | SendOffsetForLeaderEpoch
     | SendListOffsets
     | CloseFetcher
     | SendAlterPartition
+    | SendWriteTxnMarkers
     | SendControlledShutdown
     | SendControl
     | StopSendingControl

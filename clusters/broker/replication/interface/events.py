@@ -8,7 +8,7 @@ answer; the effect that answers carries it back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from neaptide.clusters.broker.replication.errors import Error
@@ -29,12 +29,20 @@ from neaptide.clusters.broker.replication.model import (
     UNKNOWN_BROKER_EPOCH,
     Batch,
     BrokerRegistration,
+    EndTransactionMarker,
     LeaderAndIsr,
     ProducerSequence,
     TopicPartition,
 )
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
 from neaptide.clusters.broker.replication.partition.producer_state_manager import Producers
+from neaptide.clusters.broker.replication.partition.transactions import (
+    NO_TRANSACTIONS,
+    Transactions,
+)
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    TransactionMetadata,
+)
 
 ACKS_ALL = -1
 CONSUMER = -1  # the replica_id of whoever is no broker
@@ -52,6 +60,7 @@ class ProducedBatch:
     identity: object
     error: Error = Error.NONE  # what its validation found
     producer: ProducerSequence | None = None  # None: its producer is not idempotent
+    marker: EndTransactionMarker | None = None  # of a coordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +71,89 @@ class ProduceRequested:
     partitions: tuple[tuple[TopicPartition, tuple[ProducedBatch, ...]], ...]
 
 
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+
+
 @dataclass(frozen=True, slots=True)
 class InitProducerIdRequested:
-    """An idempotent producer asks for its id. None: it has no transactional id."""
+    """A producer asks for its id and epoch. None: it has no transactional id.
+
+    `producer_id` and `producer_epoch`: those that it has had already (KIP-360), or -1.
+    """
 
     request: int
     transactional_id: str | None = None
+    transaction_timeout_ms: int = 0
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitionsToTxnRequested:
+    """A producer will write to these partitions in its transaction."""
+
+    request: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddOffsetsToTxnRequested:
+    """A producer will commit offsets of this group in its transaction."""
+
+    request: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndTxnRequested:
+    request: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTransactionsRequested:
+    request: int
+    transactional_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListTransactionsRequested:
+    """Those in one of these states, of these producers, that have gone on for so long; nothing
+    named, or -1: of all."""
+
+    request: int
+    states: tuple[str, ...] = ()
+    producer_ids: tuple[int, ...] = ()
+    duration_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeProducersRequested:
+    request: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTxnMarkersRequested:
+    """A coordinator ends transactions in partitions that this broker leads."""
+
+    request: int
+    markers: tuple[tuple[EndTransactionMarker, tuple[TopicPartition, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorRequested:
-    """Who coordinates a group, or a transaction, of this name?"""
+    """Who coordinates a group, or the transactions of a transactional id, of this name?"""
 
     request: int
     group: str
@@ -96,12 +177,33 @@ class OffsetCommitRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class TxnOffsetCommitRequested:
+    """A producer commits offsets of a group in its transaction: they hold once that is committed.
+
+    `generation_id` and the ids of a member: see OffsetCommitRequested; before KIP-447 none is said.
+    """
+
+    request: int
+    group: str
+    producer_id: int
+    producer_epoch: int
+    committed: tuple[OffsetCommitRecord, ...]
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetFetchRequested:
-    """Where does a group go on? `partitions` None: in all for which it has committed."""
+    """Where does a group go on? `partitions` None: in all for which it has committed.
+
+    `is_stable`: offsets that a transaction is about to replace are not wanted (KIP-447).
+    """
 
     request: int
     group: str
     partitions: tuple[TopicPartition, ...] | None
+    is_stable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +319,7 @@ class FetchRequested:
     min_bytes: int
     partitions: tuple[FetchedPartition, ...]
     broker_epoch: int = UNKNOWN_BROKER_EPOCH  # of the follower's registration (KIP-903)
+    is_committed: bool = False  # read_committed: to the last stable offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +353,7 @@ class ListOffsetsRequested:
     request: int
     replica_id: int
     partitions: tuple[OffsetAsked, ...]
+    is_committed: bool = False  # read_committed: the latest is the last stable offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,8 +430,9 @@ class UpdateMetadataRequested:
     controller_epoch: int
     partitions: tuple[PartitionState, ...]
     live_brokers: tuple[BrokerRegistration, ...]
-    # How many partitions `__consumer_offsets` has in all; 0: this request does not say.
-    offsets_partitions: int = 0
+    # How many partitions `__consumer_offsets` and `__transaction_state` have in all, as far as this
+    # request says.
+    partition_counts: Mapping[str, int] = field(default_factory=dict)
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
 
 
@@ -477,6 +582,31 @@ class AlterPartitionFailed:
     sequence: int
 
 
+class MarkedPartition(NamedTuple):
+    """What became of a marker in one partition."""
+
+    producer_id: int
+    partition: TopicPartition
+    error: Error
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTxnMarkersResponded:
+    """A leader answered the markers of this coordinator."""
+
+    leader: int
+    sequence: int  # of the request that it answers
+    results: tuple[MarkedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTxnMarkersFailed:
+    """The request got no answer: no connection, a broken one, or a time-out."""
+
+    leader: int
+    sequence: int
+
+
 # --- of the shell itself -------------------------------------------------------------------------
 
 
@@ -501,6 +631,7 @@ class ProducersRead:
 
     partition: TopicPartition
     producers: Producers
+    transactions: Transactions = NO_TRANSACTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,6 +644,19 @@ class CommittedOffsetsRead:
     partition: TopicPartition
     committed_offsets: CommittedOffsets
     groups: tuple[GroupMetadataRecord, ...] = ()
+    # By producer id: what its open transaction commits.
+    pending: Mapping[int, tuple[OffsetCommitRecord, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsRead:
+    """What a log of `__transaction_state` says: the answer to ReadTransactions.
+
+    Comes before any other event but LogTruncated and ProducersRead.
+    """
+
+    partition: TopicPartition
+    transactions: tuple[TransactionMetadata, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -579,8 +723,20 @@ class RebalanceExpiration:
     group: str
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionExpiration:
+    """Timer: every transaction.abort.timed.out.transaction.cleanup.interval.ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerRetry:
+    """Timer: markers that were not written, and states that were not, may be tried again."""
+
+
 Timer = (
     IsrExpiration
+    | TransactionExpiration
+    | MarkerRetry
     | MemberExpiration
     | RebalanceExpiration
     | AlterPartitionRetry

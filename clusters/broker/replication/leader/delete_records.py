@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.interface.effects import (
     AdvanceLogStartOffset,
     DeletedRecords,
@@ -25,6 +24,9 @@ from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition import unified_log
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 from neaptide.clusters.broker.replication.rule import rule
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    INTERNAL_TOPICS,
+)
 
 TO_HIGH_WATERMARK = -1
 UNKNOWN = -1
@@ -49,7 +51,7 @@ class _Deletion:
 
 
 def _delete(broker: Broker, topic_partition: TopicPartition, offset: int, now_ms: int) -> _Deletion:
-    if topic_partition.topic == OFFSETS_TOPIC:
+    if topic_partition.topic in INTERNAL_TOPICS:
         return _Deletion(Error.INVALID_TOPIC_EXCEPTION)
     partition = broker.led(topic_partition)
     if partition is None:

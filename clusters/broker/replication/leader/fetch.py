@@ -36,7 +36,11 @@ from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache impo
     EpochEnd,
     largest_epoch_up_to,
 )
-from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
+from neaptide.clusters.broker.replication.partition.partition_rules import (
+    Leader,
+    Partition,
+    last_stable_offset,
+)
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.replication.rule import rule
 
@@ -203,10 +207,11 @@ def _end_of_last_fetched(log: UnifiedLog, asked: FetchedPartition) -> EpochEnd |
 
 
 @rule
-def readable_end(partition: Partition, replica_id: int) -> int:
-    """Followers read to the log end offset, consumers to the high watermark (F7)."""
+def readable_end(partition: Partition, replica_id: int, *, is_committed: bool = False) -> int:
+    """Followers read to the log end offset, consumers to the high watermark (F7), or, where they
+    want committed records alone, to the last stable offset."""
     if replica_id == CONSUMER:
-        return partition.high_watermark
+        return last_stable_offset(partition) if is_committed else partition.high_watermark
     assert isinstance(partition.role, Leader)
     # A broker that is no assigned replica gets nothing (F12); later ones refuse it before this.
     return partition.log.end_offset if replica_id in partition.role.remotes else 0
@@ -231,7 +236,7 @@ def respond(
         if partition is None:
             results.append(FetchedResult(asked.partition, error, UNKNOWN, UNKNOWN, None))
             continue
-        end = readable_end(partition, message.replica_id)
+        end = readable_end(partition, message.replica_id, is_committed=message.is_committed)
         diverging = diverging_epoch(partition.log, asked) if error is Error.NONE else None
         readable = error is Error.NONE and diverging is None and asked.fetch_offset < end
         results.append(
@@ -244,6 +249,7 @@ def respond(
                 shown_log_start(partition),
                 LogSlice(asked.fetch_offset, end, asked.max_bytes) if readable else None,
                 diverging,
+                last_stable_offset(partition),
             )
         )
     broker.do(RespondFetch(message.request, tuple(results)))
@@ -292,7 +298,9 @@ class DelayedFetch:
             readable += bytes_readable(
                 partition,
                 fetch_offset=asked.fetch_offset,
-                end=readable_end(partition, self.message.replica_id),
+                end=readable_end(
+                    partition, self.message.replica_id, is_committed=self.message.is_committed
+                ),
                 baseline=self.baselines[asked.partition],
             )
         return not self.message.partitions or readable >= self.message.min_bytes

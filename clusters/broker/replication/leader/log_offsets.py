@@ -29,7 +29,11 @@ from neaptide.clusters.broker.replication.leader.fencing import leader_error
 from neaptide.clusters.broker.replication.model import UNDEFINED_EPOCH, UNKNOWN_OFFSET
 from neaptide.clusters.broker.replication.partition import leader_epoch_file_cache
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
-from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
+from neaptide.clusters.broker.replication.partition.partition_rules import (
+    Leader,
+    Partition,
+    last_stable_offset,
+)
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.replication.rule import rule
 
@@ -61,13 +65,14 @@ def end_of(log: UnifiedLog, epoch: int, rules: Generation) -> EpochEnd:
 
 
 def on_list_offsets(broker: Broker, event: ListOffsetsRequested, now_ms: int) -> None:
-    """Earliest is the log start offset; latest is HW for consumers, LEO for replicas.
+    """Earliest is the log start offset; latest is HW for consumers, or the last stable offset for
+    those that want committed records alone, and LEO for replicas.
 
     A partition that is named twice is refused, as Kafka refuses it from version 1 on.
     """
     named = Counter(asked.partition for asked in event.partitions)
     results = tuple(
-        _list_offset(broker, asked, event.replica_id)
+        _list_offset(broker, asked, event)
         if named[asked.partition] == 1
         else OffsetResult(asked.partition, Error.INVALID_REQUEST, UNKNOWN_OFFSET)
         for asked in event.partitions
@@ -75,7 +80,8 @@ def on_list_offsets(broker: Broker, event: ListOffsetsRequested, now_ms: int) ->
     broker.do(RespondListOffsets(event.request, results))
 
 
-def _list_offset(broker: Broker, asked: OffsetAsked, replica_id: int) -> OffsetResult:
+def _list_offset(broker: Broker, asked: OffsetAsked, event: ListOffsetsRequested) -> OffsetResult:
+    replica_id = event.replica_id
     error = leader_error(broker, asked.partition, asked.current_leader_epoch)
     if asked.timestamp < EARLIEST_TIMESTAMP:  # of versions that are not spoken here: 7 and later
         error = Error.UNSUPPORTED_VERSION
@@ -84,6 +90,8 @@ def _list_offset(broker: Broker, asked: OffsetAsked, replica_id: int) -> OffsetR
     partition = broker.partitions[asked.partition]
     log = partition.log
     end = partition.high_watermark if replica_id == CONSUMER else log.end_offset
+    if event.is_committed and replica_id == CONSUMER:
+        end = last_stable_offset(partition)
     stale = Error.OFFSET_NOT_AVAILABLE if _is_stale(partition, broker, replica_id) else Error.NONE
     if asked.timestamp == EARLIEST_TIMESTAMP:
         first = log.epochs[0] if log.epochs else None

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import Generation
-from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.interface.effects import (
     AppendToLog,
     ProducedPartition,
@@ -26,7 +25,11 @@ from neaptide.clusters.broker.replication.interface.events import (
 from neaptide.clusters.broker.replication.leader import purgatory
 from neaptide.clusters.broker.replication.leader.fencing import leader_error
 from neaptide.clusters.broker.replication.model import Batch, TopicPartition
-from neaptide.clusters.broker.replication.partition import partition_rules, producer_state_manager
+from neaptide.clusters.broker.replication.partition import (
+    partition_rules,
+    producer_state_manager,
+    transactions,
+)
 from neaptide.clusters.broker.replication.partition.eligible_leader_replicas import is_under_min_isr
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition, isr_of
 from neaptide.clusters.broker.replication.partition.producer_state_manager import (
@@ -35,6 +38,9 @@ from neaptide.clusters.broker.replication.partition.producer_state_manager impor
     Refused,
 )
 from neaptide.clusters.broker.replication.rule import rule
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    INTERNAL_TOPICS,
+)
 
 UNKNOWN = -1
 
@@ -67,7 +73,7 @@ def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
         return
     appended = {
         tp: Appended(Error.INVALID_TOPIC_EXCEPTION, UNKNOWN, UNKNOWN)
-        if tp.topic == OFFSETS_TOPIC  # internal: what is in it, brokers alone have written
+        if tp.topic in INTERNAL_TOPICS  # what is in it, brokers alone have written
         else append(broker, tp, batches, acks, now_ms)
         for tp, batches in event.partitions
     }
@@ -87,13 +93,21 @@ def append(
     produced: tuple[ProducedBatch, ...],
     acks: int,
     now_ms: int,
+    *,
+    of_coordinator: bool = False,
 ) -> Appended:
-    """Appends batches to a partition, where the rules allow it."""
+    """Appends batches to a partition, where the rules allow it.
+
+    `of_coordinator`: what a broker writes for a producer has no sequence of that producer.
+    """
     error = refusal(broker, topic_partition, produced, acks)
+    if error is Error.NONE and of_coordinator:
+        error = fenced(broker.partitions[topic_partition], produced[0])
     if error is not Error.NONE:
         return Appended(error, UNKNOWN, UNKNOWN)
     partition = broker.partitions[topic_partition]
-    if broker.rules.idempotence is not None and produced[0].producer is not None:
+    is_checked = broker.rules.idempotence is not None and not of_coordinator
+    if is_checked and produced[0].producer is not None:
         known = known_error(broker, partition, produced[0], acks)
         if known is not None:
             return known
@@ -102,15 +116,24 @@ def append(
     epoch = partition.leader_epoch if broker.rules.records_epochs else UNKNOWN
     for batch in produced:
         batches.append(
-            Batch(base_offset, batch.count, epoch, batch.size, batch.identity, batch.producer)
+            Batch(
+                base_offset,
+                batch.count,
+                epoch,
+                batch.size,
+                batch.identity,
+                batch.producer,
+                batch.marker,
+            )
         )
         base_offset += batch.count
     before = partition.log.epochs
+    aborted = transactions.aborted_by(partition.log.transactions, batches)
     first_offset = partition.log.end_offset
     partition = broker.put(
         partition_rules.append_as_leader(partition, tuple(batches), broker.rules)
     )
-    broker.do(AppendToLog(topic_partition, tuple(batches), assign=True))
+    broker.do(AppendToLog(topic_partition, tuple(batches), assign=True, aborted=aborted))
     broker.write_epochs(partition, before)
     broker.increment_high_watermark(partition, now_ms)
     purgatory.complete_delayed(broker, topic_partition, now_ms)
@@ -135,6 +158,10 @@ def refusal(
             return batch.error
     if len(produced) > 1 and any(batch.producer is not None for batch in produced):
         return Error.CORRUPT_MESSAGE  # from Produce v3 on there is one batch for a partition
+    if broker.rules.idempotence is None and any(
+        batch.producer is not None and batch.producer.is_transactional for batch in produced
+    ):
+        return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # there are none before 0.11
     if any(batch.size > partition.settings.max_message_bytes for batch in produced):
         return Error.RECORD_TOO_LARGE
     if sum(batch.size for batch in produced) > partition.settings.segment_bytes:
@@ -142,6 +169,19 @@ def refusal(
     if acks == ACKS_ALL and has_too_small_an_isr(partition, broker.rules):
         return Error.NOT_ENOUGH_REPLICAS
     return Error.NONE
+
+
+@rule
+def fenced(partition: Partition, batch: ProducedBatch) -> Error:
+    """Whether a newer epoch of the producer, or of its coordinator, is known already."""
+    producers = partition.log.producers
+    if batch.marker is not None:
+        return producer_state_manager.check_marker(producers, batch.marker)
+    if batch.producer is None:
+        return Error.NONE
+    return producer_state_manager.check_epoch(
+        producers, batch.producer.producer_id, batch.producer.producer_epoch
+    )
 
 
 @rule
@@ -160,6 +200,9 @@ def known_error(
     )
     match checked:
         case InSequence():
+            is_open = batch.producer.producer_id in partition.log.transactions.ongoing
+            if is_open and not batch.producer.is_transactional:
+                return Appended(Error.INVALID_TXN_STATE, UNKNOWN, UNKNOWN)
             return None
         case Duplicate(base_offset, next_offset):
             return Appended(Error.NONE if acks in (0, 1) else None, base_offset, next_offset)

@@ -20,7 +20,11 @@ from neaptide.clusters.broker.replication.model import (
     LeaderAndIsr,
     TopicPartition,
 )
-from neaptide.clusters.broker.replication.partition import leader_epoch_file_cache, unified_log
+from neaptide.clusters.broker.replication.partition import (
+    leader_epoch_file_cache,
+    transactions,
+    unified_log,
+)
 from neaptide.clusters.broker.replication.partition.eligible_leader_replicas import (
     is_under_min_isr,
 )
@@ -136,7 +140,20 @@ def set_high_watermark(partition: Partition, high_watermark: int) -> Partition:
         )
     if high_watermark == partition.high_watermark:
         return partition
-    return replace(partition, high_watermark=high_watermark)
+    log = partition.log
+    if log.transactions.completed:
+        left = transactions.replicated(log.transactions, high_watermark)
+        log = replace(log, transactions=left)
+    return replace(partition, log=log, high_watermark=high_watermark)
+
+
+@rule
+def last_stable_offset(partition: Partition) -> int:
+    """Up to where whoever reads committed records alone may read (KIP-98)."""
+    unstable = transactions.first_unstable_offset(partition.log.transactions)
+    if unstable is None:
+        return partition.high_watermark
+    return min(partition.high_watermark, max(unstable, partition.log.start_offset))
 
 
 @rule

@@ -1,7 +1,7 @@
 """What a partition remembers of idempotent producers: the sequence and the last batches of each.
 
-Not transactions; who hands out the ids: see producer_id_manager. Pure functions on a mapping that
-is replaced, never changed. A leader checks before it appends; leaders and followers learn from
+Not their transactions: see transactions; who hands out the ids: see producer_id_manager. Pure
+functions on a mapping that is replaced, never changed. A leader checks before it appends; leaders and followers learn from
 every batch that they append, so who is elected knows what its predecessor knew. All of it follows
 from the log: where a log was cut, or is read at a start, it is made anew from the batches that are
 left. As Kafka's ProducerStateManager, without its snapshots.
@@ -10,13 +10,17 @@ Source: KIP-98 ("Producer idempotence"), KAFKA-5494 (five batches), KIP-360 (unk
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import Idempotence, UnknownProducer
-from neaptide.clusters.broker.replication.model import Batch, ProducerSequence
+from neaptide.clusters.broker.replication.model import (
+    Batch,
+    EndTransactionMarker,
+    ProducerSequence,
+)
 from neaptide.clusters.broker.replication.rule import rule
 
 BATCHES_KEPT: Final = 5
@@ -34,12 +38,23 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProducerStateEntry:
-    """A producer's latest epoch, and its last batches in it: never none, the newest is last."""
+    """A producer's latest epoch, and its last batches in it, the newest last.
+
+    There are none after a marker that names a newer epoch: then the producer begins again.
+    """
 
     producer_epoch: int
     batches: tuple[BatchMetadata, ...]
+    coordinator_epoch: int = -1  # of the last marker; -1: there was none
+    after_marker: int = 0  # the offset behind it
     # When an expiration first found it without a batch since the one before; None: not yet.
     seen_ms: int | None = field(default=None, compare=False)
+
+    @property
+    def next_offset(self) -> int:
+        """Behind the last of it that is in the log."""
+        last = self.batches[-1].next_offset if self.batches else 0
+        return max(last, self.after_marker)
 
 
 class Producers(Mapping[int, ProducerStateEntry]):
@@ -130,7 +145,7 @@ def check(
     duplicate = _duplicate(known, sequence.base_sequence, count, rule)
     if duplicate is not None:
         return duplicate
-    expected = (known.batches[-1].last_sequence + 1) % SEQUENCES
+    expected = (known.batches[-1].last_sequence + 1) % SEQUENCES if known.batches else 0
     return _in_sequence(sequence.base_sequence == expected)
 
 
@@ -161,16 +176,48 @@ def _duplicate(
     return None
 
 
+@rule
+def check_epoch(producers: Producers, producer_id: int, producer_epoch: int) -> Error:
+    """What a coordinator writes for a producer has no sequence; its epoch may not be an old one."""
+    known = producers.state_of(producer_id)
+    is_old = known is not None and producer_epoch < known.producer_epoch
+    return Error.INVALID_PRODUCER_EPOCH if is_old else Error.NONE
+
+
+@rule
+def check_marker(producers: Producers, marker: EndTransactionMarker) -> Error:
+    """A marker of an old epoch, or of a coordinator that has a successor, ends nothing."""
+    known = producers.state_of(marker.producer_id)
+    if known is not None and known.coordinator_epoch > marker.coordinator_epoch:
+        return Error.TRANSACTION_COORDINATOR_FENCED
+    return check_epoch(producers, marker.producer_id, marker.producer_epoch)
+
+
 # --- what is remembered ---------------------------------------------------------------------------
 
 
 def learn(producers: Producers, batch: Batch) -> Producers:
     """A batch was appended; who has no producer id changes nothing."""
-    sequence = batch.producer
+    marker, sequence = batch.marker, batch.producer
+    if marker is not None:
+        ended = _after_marker(producers.state_of(marker.producer_id), marker, batch)
+        return producers.with_state(marker.producer_id, ended)
     if sequence is None:
         return producers
     state = _after(producers.state_of(sequence.producer_id), sequence, batch)
     return producers.with_state(sequence.producer_id, state)
+
+
+def _after_marker(
+    known: ProducerStateEntry | None, marker: EndTransactionMarker, batch: Batch
+) -> ProducerStateEntry:
+    is_same = known is not None and known.producer_epoch == marker.producer_epoch
+    return ProducerStateEntry(
+        marker.producer_epoch,
+        known.batches if known is not None and is_same else (),
+        marker.coordinator_epoch,
+        batch.next_offset,
+    )
 
 
 def _after(
@@ -183,22 +230,32 @@ def _after(
     earlier: tuple[BatchMetadata, ...] = ()
     if known is not None and known.producer_epoch == sequence.producer_epoch:
         earlier = known.batches[1 - BATCHES_KEPT :]
-    return ProducerStateEntry(sequence.producer_epoch, (*earlier, newest))
+    if known is None:
+        return ProducerStateEntry(sequence.producer_epoch, (newest,))
+    return ProducerStateEntry(
+        sequence.producer_epoch, (*earlier, newest), known.coordinator_epoch, known.after_marker
+    )
 
 
 def of_batches(batches: Iterable[Batch]) -> Producers:
     """What a log's batches, from its start to its end, say of producers."""
     producers: dict[int, ProducerStateEntry] = {}
     for batch in batches:
-        sequence = batch.producer
-        if sequence is not None:
+        marker, sequence = batch.marker, batch.producer
+        if marker is not None:
+            known = producers.get(marker.producer_id)
+            producers[marker.producer_id] = _after_marker(known, marker, batch)
+        elif sequence is not None:
             known = producers.get(sequence.producer_id)
             producers[sequence.producer_id] = _after(known, sequence, batch)
     return Producers(producers)
 
 
-def expire(producers: Producers, now_ms: int, after_ms: int) -> Producers:
-    """Forgets whoever has sent nothing for so long (producer.id.expiration.ms).
+def expire(
+    producers: Producers, now_ms: int, after_ms: int, in_transaction: Collection[int] = ()
+) -> Producers:
+    """Forgets whoever has sent nothing for so long (producer.id.expiration.ms), but not who is in
+    a transaction.
 
     Time runs from the first look that finds a producer silent, so the looks' interval comes on top.
     """
@@ -206,24 +263,24 @@ def expire(producers: Producers, now_ms: int, after_ms: int) -> Producers:
     for producer_id, state in producers.items():
         if state.seen_ms is None:
             kept[producer_id] = replace(state, seen_ms=now_ms)
-        elif now_ms - state.seen_ms < after_ms:
+        elif now_ms - state.seen_ms < after_ms or producer_id in in_transaction:
             kept[producer_id] = state
     return Producers(kept)
 
 
 def reach_past(producers: Producers, end_offset: int) -> bool:
     """Whether a log that ends there lacks something that is remembered."""
-    return any(state.batches[-1].next_offset > end_offset for state in producers.values())
+    return any(state.next_offset > end_offset for state in producers.values())
 
 
 def forget_before(producers: Producers, start_offset: int) -> Producers:
     """Forgets the producers of whom no batch is left from the log's new start on."""
-    if all(state.batches[-1].next_offset > start_offset for state in producers.values()):
+    if all(state.next_offset > start_offset for state in producers.values()):
         return producers
     return Producers(
         {
             producer_id: state
             for producer_id, state in producers.items()
-            if state.batches[-1].next_offset > start_offset
+            if state.next_offset > start_offset
         }
     )

@@ -1,4 +1,4 @@
-"""A log as replication sees it: where it starts and ends, its epochs, its producers, its growth.
+"""A log as replication sees it: where it starts and ends, its epochs, producers, transactions.
 
 The batches themselves, on disk or in a simulation, are the shell's; every change here comes with
 an effect that makes the same change there. The end offset moves by append and truncation only. As
@@ -14,11 +14,16 @@ from neaptide.clusters.broker.replication.model import Batch
 from neaptide.clusters.broker.replication.partition import (
     leader_epoch_file_cache,
     producer_state_manager,
+    transactions,
 )
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import Epochs
 from neaptide.clusters.broker.replication.partition.producer_state_manager import (
     Producers,
     no_producers,
+)
+from neaptide.clusters.broker.replication.partition.transactions import (
+    Transactions,
+    no_transactions,
 )
 from neaptide.clusters.broker.replication.rule import rule
 
@@ -32,6 +37,7 @@ class UnifiedLog:
     epochs: Epochs = ()
     appended_bytes: int = 0
     producers: Producers = field(default_factory=no_producers)
+    transactions: Transactions = field(default_factory=no_transactions)
 
 
 @rule
@@ -58,7 +64,7 @@ def starts_inside(log: UnifiedLog, batches: tuple[Batch, ...]) -> bool:
 def append(log: UnifiedLog, batches: tuple[Batch, ...], *, record_epochs: bool) -> UnifiedLog:
     """Appends batches that begin at or above the log end offset; one below is an error (F8)."""
     end_offset, epochs, size = log.end_offset, log.epochs, 0
-    producers = log.producers
+    producers, transactions_of_log = log.producers, log.transactions
     for batch in batches:
         if batch.base_offset < end_offset:
             raise IllegalReplicaStateError(
@@ -66,8 +72,9 @@ def append(log: UnifiedLog, batches: tuple[Batch, ...], *, record_epochs: bool) 
             )
         if record_epochs:
             epochs = leader_epoch_file_cache.assign(epochs, batch.leader_epoch, batch.base_offset)
-        if batch.producer is not None:
+        if batch.producer is not None or batch.marker is not None:
             producers = producer_state_manager.learn(producers, batch)
+            transactions_of_log = transactions.after(transactions_of_log, batch)
         end_offset = batch.next_offset
         size += batch.size
     return replace(
@@ -76,6 +83,7 @@ def append(log: UnifiedLog, batches: tuple[Batch, ...], *, record_epochs: bool) 
         epochs=epochs,
         appended_bytes=log.appended_bytes + size,
         producers=producers,
+        transactions=transactions_of_log,
     )
 
 
@@ -91,13 +99,23 @@ def truncate_to(log: UnifiedLog, offset: int) -> UnifiedLog:
     if offset < log.start_offset:
         return start_afresh_at(log, offset)
     return replace(
-        log, end_offset=offset, epochs=leader_epoch_file_cache.truncate_from_end(log.epochs, offset)
+        log,
+        end_offset=offset,
+        epochs=leader_epoch_file_cache.truncate_from_end(log.epochs, offset),
+        transactions=transactions.truncated(log.transactions, offset),
     )
 
 
 def start_afresh_at(log: UnifiedLog, offset: int) -> UnifiedLog:
     """Drops everything; the next record has this offset."""
-    return replace(log, start_offset=offset, end_offset=offset, epochs=(), producers=no_producers())
+    return replace(
+        log,
+        start_offset=offset,
+        end_offset=offset,
+        epochs=(),
+        producers=no_producers(),
+        transactions=no_transactions(),
+    )
 
 
 def advance_start_offset(

@@ -22,6 +22,7 @@ from neaptide.clusters.broker.replication.leader.purgatory import complete_delay
 from neaptide.clusters.broker.replication.partition import (
     partition_rules,
     producer_state_manager,
+    transactions,
     unified_log,
 )
 from neaptide.clusters.broker.replication.rule import rule
@@ -53,7 +54,12 @@ def on_producer_expiration(broker: Broker, event: ProducerExpiration, now_ms: in
     """What is known of idempotent producers is kept for as long as they may come back."""
     for partition in tuple(broker.partitions.values()):
         if partition.log.producers:
-            known = producer_state_manager.expire(partition.log.producers, now_ms, event.after_ms)
+            known = producer_state_manager.expire(
+                partition.log.producers,
+                now_ms,
+                event.after_ms,
+                partition.log.transactions.ongoing,
+            )
             broker.put(replace(partition, log=replace(partition.log, producers=known)))
 
 
@@ -72,4 +78,9 @@ def on_producers_read(broker: Broker, event: ProducersRead, now_ms: int) -> None
     """What was known of batches that are cut off is forgotten, what they had pushed out is back."""
     partition = broker.partitions.get(event.partition)
     if partition is not None:
-        broker.put(replace(partition, log=replace(partition.log, producers=event.producers)))
+        log = replace(
+            partition.log,
+            producers=event.producers,
+            transactions=transactions.replicated(event.transactions, partition.high_watermark),
+        )
+        broker.put(replace(partition, log=log))

@@ -18,9 +18,9 @@ class MetadataCache:
     topics: Mapping[str, Mapping[int, PartitionState]] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)  # by name, of those that have one
     controller_id: int = -1
-    # How many partitions `__consumer_offsets` has, whether or not they are known already; 0: how
-    # many is not known. A group belongs to one of them all.
-    offsets_partitions: int = 0
+    # How many partitions an internal topic has, whether or not they are known already, where that
+    # is known. A group, or a transactional id, belongs to one of them all.
+    partition_counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def with_partitions(metadata: MetadataCache, sent: tuple[PartitionState, ...]) -> MetadataCache:

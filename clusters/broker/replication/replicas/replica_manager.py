@@ -57,6 +57,7 @@ from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLo
 from neaptide.clusters.broker.replication.replicas.metadata_cache import with_partitions
 from neaptide.clusters.broker.replication.rule import rule
 from neaptide.clusters.broker.replication.settings import topic_settings
+from neaptide.clusters.broker.replication.transaction import transaction_state_manager
 
 
 @rule
@@ -191,6 +192,7 @@ def become_leader(broker: Broker, partition: Partition, sent: PartitionState, no
     )
     broker.increment_high_watermark(partition, now_ms)
     group_metadata_manager.on_election(broker, sent.partition)
+    transaction_state_manager.on_election(broker, sent.partition)
 
 
 def become_follower(
@@ -259,10 +261,11 @@ def on_topic_settings_changed(broker: Broker, event: TopicSettingsChanged, now_m
 
 
 def _resign(broker: Broker, topic_partition: TopicPartition) -> None:
-    """Whoever leads the partition now coordinates its groups."""
+    """Whoever leads the partition now coordinates its groups, or its transactional ids."""
     if topic_partition in broker.committed_offsets:
         group_membership.on_resignation(broker, topic_partition)
     group_metadata_manager.on_resignation(broker, topic_partition)
+    transaction_state_manager.on_resignation(broker, topic_partition)
 
 
 def on_stop_replica(broker: Broker, event: StopReplicaRequested, now_ms: int) -> None:
@@ -295,7 +298,7 @@ def on_update_metadata(broker: Broker, event: UpdateMetadataRequested, now_ms: i
     broker.metadata = replace(
         metadata,
         controller_id=event.controller_id,
-        offsets_partitions=event.offsets_partitions or metadata.offsets_partitions,
+        partition_counts={**metadata.partition_counts, **event.partition_counts},
     )
     _know_brokers(broker, {known.broker_id: known for known in event.live_brokers}, now_ms)
     broker.do(RespondControl(event.request, Error.NONE))

@@ -11,10 +11,12 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i8, i16, i32
 
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import NO_LEADER, is_topic_name
 from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    INTERNAL_TOPICS,
+)
 from neaptide.clusters.broker.server.apis.entities import (
     NO_THROTTLE,
     code,
@@ -197,7 +199,7 @@ def _described(
         error_code=code(error),
         name=None if name is None else TopicName(name),
         topic_id=topic_id,
-        is_internal=name == OFFSETS_TOPIC,
+        is_internal=name in INTERNAL_TOPICS,
         partitions=partitions,
     )
 

@@ -18,7 +18,8 @@ from neaptide.clusters.broker.wire.codec import entity_class
 
 NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
 READ_UNCOMMITTED: Final = i8(0)
-_ISOLATION_LEVELS: Final = (0, 1)  # read_uncommitted, read_committed
+_READ_COMMITTED: Final = 1
+_ISOLATION_LEVELS: Final = (0, _READ_COMMITTED)
 
 
 def code(error: Error) -> ErrorCode:
@@ -56,6 +57,10 @@ def by_topic(
 def has_isolation_level(entity: Any) -> bool:
     """Whether the isolation level is one that Kafka knows; early versions name none."""
     return int(getattr(entity, "isolation_level", READ_UNCOMMITTED)) in _ISOLATION_LEVELS
+
+
+def reads_committed(entity: Any) -> bool:
+    return int(getattr(entity, "isolation_level", READ_UNCOMMITTED)) == _READ_COMMITTED
 
 
 def milliseconds(duration: Any) -> int:

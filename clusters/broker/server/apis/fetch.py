@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any, Final, assert_never
 from uuid import UUID
 
+from kio.schema.types import ProducerId
+
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import (
@@ -28,6 +30,7 @@ from neaptide.clusters.broker.server.apis.entities import (
     in_request,
     in_response,
     milliseconds,
+    reads_committed,
 )
 from neaptide.clusters.broker.server.apis.row import (
     ApiContext,
@@ -47,7 +50,7 @@ from neaptide.clusters.broker.server.fetch_session import (
     Sessionless,
 )
 from neaptide.clusters.broker.server.fetch_session_handler import SessionRequest, without_session
-from neaptide.clusters.broker.server.sequences import sequence_of
+from neaptide.clusters.broker.server.sequences import marker_in, sequence_of
 from neaptide.clusters.broker.storage.errors import RecordBatchError
 from neaptide.clusters.broker.storage.record_batch import parse_batches
 from neaptide.clusters.broker.wire.apis import Api
@@ -86,6 +89,7 @@ def decode_fetch(
     )
     named = tuple({one.partition: one for one in each}.values())
     is_follower = int(replica.replica_id) >= 0
+    request.fetch.is_committed = reads_committed(entity)
     request.fetch.context = _context_of(request, entity, named, context, is_follower=is_follower)
     asked = request.fetch.context.asked
     if min_bytes > 1:  # measured only where it matters: one byte is there, or nothing is
@@ -100,6 +104,7 @@ def decode_fetch(
         min_bytes,
         asked,
         int(getattr(replica, "replica_epoch", UNKNOWN_BROKER_EPOCH)),
+        request.fetch.is_committed,
     )
     return event if has_isolation_level(entity) else Refused(event, Error.UNKNOWN_SERVER_ERROR)
 
@@ -169,6 +174,16 @@ def encode_fetch(
                 result = result if error is Error.NONE else replace(result, error=error)
         return result, records
 
+    def aborted(result: effects.FetchedResult, records: bytes) -> tuple[Any, ...] | None:
+        if not request.fetch.is_committed:
+            return None
+        offset = result.records.offset if result.records is not None else 0
+        aborted_class = in_response(Api.FETCH, version, "AbortedTransaction")
+        return tuple(
+            aborted_class(producer_id=ProducerId(one.producer_id), first_offset=one.first_offset)
+            for one in context.reader.aborted(result.partition, offset, records)
+        )
+
     def partition(answered: tuple[effects.FetchedResult, bytes]) -> Any:
         result, records = answered
         high_watermark, log_start_offset = offsets_of(result)
@@ -176,9 +191,9 @@ def encode_fetch(
             "partition_index": result.partition.partition,
             "error_code": code(_fetch_error_of(result)),
             "high_watermark": high_watermark,
-            "last_stable_offset": high_watermark,
+            "last_stable_offset": result.last_stable_offset,
             "log_start_offset": log_start_offset,
-            "aborted_transactions": None,
+            "aborted_transactions": aborted(result, records),
             "records": records,
         }
         if result.diverging_epoch is not None:
@@ -375,6 +390,7 @@ def _batches(records: bytes) -> tuple[Batch, ...]:
                 header.size,
                 records[position : position + header.size],
                 sequence_of(header),
+                marker_in(records, position, header),
             )
         )
         position += header.size

@@ -150,7 +150,8 @@ def decode_offset_fetch(
             for partition in topic.partition_indexes
         )
         partitions = tuple(dict.fromkeys(named))
-    return events.OffsetFetchRequested(request.id, str(entity.group_id), partitions)
+    is_stable = bool(getattr(entity, "require_stable", False))
+    return events.OffsetFetchRequested(request.id, str(entity.group_id), partitions, is_stable)
 
 
 def encode_offset_fetch(
@@ -160,6 +161,21 @@ def encode_offset_fetch(
     version = request.header.version
     partition_class = in_response(Api.OFFSET_FETCH, version, "OffsetFetchResponsePartition")
     topic_class = in_response(Api.OFFSET_FETCH, version, "OffsetFetchResponseTopic")
+
+    def partition(result: tuple[TopicPartition, OffsetAndMetadata]) -> Any:
+        place, known = result
+        is_unstable = place in effect.unstable
+        if is_unstable:
+            known = OffsetAndMetadata(-1)
+        return make(
+            partition_class,
+            partition_index=i32(place.partition),
+            committed_offset=i64(known.offset),
+            committed_leader_epoch=i32(known.leader_epoch),
+            metadata=known.metadata,
+            error_code=code(Error.UNSTABLE_OFFSET_COMMIT if is_unstable else effect.error),
+        )
+
     return SendResponse(
         make(
             response_class(Api.OFFSET_FETCH, version),
@@ -168,14 +184,7 @@ def encode_offset_fetch(
             topics=by_topic(
                 effect.results,
                 lambda name, partitions: topic_class(name=name, partitions=partitions),
-                lambda result: make(
-                    partition_class,
-                    partition_index=i32(result[0].partition),
-                    committed_offset=i64(result[1].offset),
-                    committed_leader_epoch=i32(result[1].leader_epoch),
-                    metadata=result[1].metadata,
-                    error_code=code(effect.error),
-                ),
+                partition,
                 lambda result: result[0],
             ),
         )

@@ -20,6 +20,7 @@ from neaptide.clusters.broker.server.apis.entities import (
     has_isolation_level,
     in_request,
     in_response,
+    reads_committed,
 )
 from neaptide.clusters.broker.server.apis.row import (
     ApiContext,
@@ -56,6 +57,7 @@ def decode_list_offsets(
             for topic in entity.topics
             for partition in topic.partitions
         ),
+        reads_committed(entity),
     )
     return event if has_isolation_level(entity) else Refused(event, Error.UNKNOWN_SERVER_ERROR)
 

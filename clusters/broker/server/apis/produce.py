@@ -1,4 +1,4 @@
-"""Produce and InitProducerId.
+"""Produce.
 
 The event of a Produce request names its records by identity: the bytes stay with the server.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kio.schema.types import ProducerId
 from kio.serial.readers import tz_aware_from_i64
 from kio.static.primitive import i64
 
@@ -125,31 +124,3 @@ def encode_produce(
 def produce_error(event: events.ProduceRequested, error: Error) -> effects.RespondProduce:
     failed = tuple(effects.ProducedPartition(one, error, -1, -1) for one, _ in event.partitions)
     return effects.RespondProduce(event.request, event.acks, failed)
-
-
-def decode_init_producer_id(
-    request: PendingRequest, entity: Any, context: ApiContext
-) -> events.InitProducerIdRequested:
-    """The id that a producer has had already (v3) counts only for transactions."""
-    given = entity.transactional_id
-    return events.InitProducerIdRequested(request.id, None if given is None else str(given))
-
-
-def encode_init_producer_id(
-    request: PendingRequest, effect: effects.RespondInitProducerId, context: ApiContext
-) -> Response:
-    return SendResponse(
-        make(
-            response_class(Api.INIT_PRODUCER_ID, request.header.version),
-            throttle_time=NO_THROTTLE,
-            error_code=code(effect.error),
-            producer_id=ProducerId(effect.producer_id),
-            producer_epoch=effect.producer_epoch,
-        )
-    )
-
-
-def init_producer_id_error(
-    event: events.InitProducerIdRequested, error: Error
-) -> effects.RespondInitProducerId:
-    return effects.RespondInitProducerId(event.request, error, -1, -1)

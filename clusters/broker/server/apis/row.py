@@ -36,6 +36,7 @@ class FetchSlot:
     """What a Fetch request means, from its decoding to its response."""
 
     context: FetchContext = field(default_factory=lambda: Sessionless(()))
+    is_committed: bool = False  # committed records alone are wanted
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from neaptide.clusters.broker.server.apis import (
     groups,
     offsets,
     produce,
+    transactions,
 )
 from neaptide.clusters.broker.server.apis.row import (
     AnsweredByCore,
@@ -439,7 +440,8 @@ _ROWS: Final = (
     ),
     ApiRow(
         Api.INIT_PRODUCER_ID,
-        # Idempotent producers (KIP-98). What else 4.0 offers to clients is not there.
+        # Idempotent and transactional producers (KIP-98). Versions of later features
+        # (transaction.version 2, two phase commit) need KRaft.
         {
             "0.11": Versions(0, 0),
             "2.0": Versions(0, 1),
@@ -448,10 +450,123 @@ _ROWS: Final = (
         },
         AnsweredByCore(
             events.InitProducerIdRequested,
-            produce.decode_init_producer_id,
+            transactions.decode_init_producer_id,
             effects.RespondInitProducerId,
-            produce.encode_init_producer_id,
-            produce.init_producer_id_error,
+            transactions.encode_init_producer_id,
+            transactions.init_producer_id_error,
+        ),
+    ),
+    ApiRow(
+        Api.ADD_PARTITIONS_TO_TXN,
+        # Later versions are for brokers.
+        {"0.11": Versions(0, 0), "2.0": Versions(0, 1), "2.8": Versions(0, 3)},
+        AnsweredByCore(
+            events.AddPartitionsToTxnRequested,
+            transactions.decode_add_partitions,
+            effects.RespondTransaction,
+            transactions.encode_add_partitions,
+            transactions.add_partitions_error,
+        ),
+    ),
+    ApiRow(
+        Api.ADD_OFFSETS_TO_TXN,
+        {
+            "0.11": Versions(0, 0),
+            "2.0": Versions(0, 1),
+            "2.8": Versions(0, 3),
+            "4.0": Versions(0, 4),
+        },
+        AnsweredByCore(
+            events.AddOffsetsToTxnRequested,
+            transactions.decode_add_offsets,
+            effects.RespondTransaction,
+            transactions.encode_error,
+            transactions.transaction_error,
+        ),
+    ),
+    ApiRow(
+        Api.END_TXN,
+        {
+            "0.11": Versions(0, 0),
+            "2.0": Versions(0, 1),
+            "2.8": Versions(0, 3),
+            "4.0": Versions(0, 4),
+        },
+        AnsweredByCore(
+            events.EndTxnRequested,
+            transactions.decode_end_txn,
+            effects.RespondTransaction,
+            transactions.encode_error,
+            transactions.transaction_error,
+        ),
+    ),
+    ApiRow(
+        Api.TXN_OFFSET_COMMIT,
+        {
+            "0.11": Versions(0, 0),
+            "2.0": Versions(0, 1),
+            "2.1": Versions(0, 2),
+            "2.8": Versions(0, 3),
+            "4.0": Versions(0, 4),
+        },
+        AnsweredByCore(
+            events.TxnOffsetCommitRequested,
+            transactions.decode_txn_offset_commit,
+            effects.RespondTxnOffsetCommit,
+            transactions.encode_txn_offset_commit,
+            transactions.txn_offset_commit_error,
+        ),
+    ),
+    ApiRow(
+        Api.WRITE_TXN_MARKERS,
+        {},
+        AnsweredByCore(
+            events.WriteTxnMarkersRequested,
+            transactions.decode_write_txn_markers,
+            effects.RespondWriteTxnMarkers,
+            transactions.encode_write_txn_markers,
+            transactions.write_txn_markers_error,
+        ),
+        between_brokers={
+            "0.11": Versions(transactions.MARKERS_VERSION, transactions.MARKERS_VERSION)
+        },
+        sent=SentToBrokers(
+            effects.SendWriteTxnMarkers,
+            transactions.encode_write_txn_markers_request,
+            transactions.decode_write_txn_markers_response,
+        ),
+    ),
+    ApiRow(
+        Api.DESCRIBE_PRODUCERS,
+        {"2.8": Versions(0, 0)},  # from Kafka 2.8 on
+        AnsweredByCore(
+            events.DescribeProducersRequested,
+            transactions.decode_describe_producers,
+            effects.RespondDescribeProducers,
+            transactions.encode_describe_producers,
+            transactions.describe_producers_error,
+        ),
+    ),
+    ApiRow(
+        Api.DESCRIBE_TRANSACTIONS,
+        {"4.0": Versions(0, 0)},  # from Kafka 3.0 on
+        AnsweredByCore(
+            events.DescribeTransactionsRequested,
+            transactions.decode_describe_transactions,
+            effects.RespondDescribeTransactions,
+            transactions.encode_describe_transactions,
+            transactions.describe_transactions_error,
+        ),
+    ),
+    ApiRow(
+        Api.LIST_TRANSACTIONS,
+        {"4.0": Versions(0, 1)},  # from Kafka 3.0 on
+        AnsweredByCore(
+            events.ListTransactionsRequested,
+            transactions.decode_list_transactions,
+            effects.RespondListTransactions,
+            transactions.encode_list_transactions,
+            transactions.list_transactions_error,
         ),
     ),
     ApiRow(
