@@ -179,6 +179,19 @@ HANDLERS: Final[Mapping[type, Callable[[BrokerNode, Any], None]]] = {
 }
 NOT_ASKED: Final[Mapping[type, str]] = {
     effects.RespondInitProducerId: "clients of a simulation give themselves producer ids",
+    **dict.fromkeys(
+        (
+            effects.ReadTransactions,
+            effects.RespondTransaction,
+            effects.RespondTxnOffsetCommit,
+            effects.RespondWriteTxnMarkers,
+            effects.RespondDescribeTransactions,
+            effects.RespondListTransactions,
+            effects.RespondDescribeProducers,
+            effects.SendWriteTxnMarkers,
+        ),
+        "there are no transactions in a simulation",
+    ),
     effects.RespondFindCoordinator: "clients of a simulation work out where a coordinator is",
     effects.RespondDeleteRecords: "nobody in a simulation deletes records by request",
     **dict.fromkeys(

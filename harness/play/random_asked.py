@@ -21,6 +21,7 @@ from neaptide.harness.scenarios.systems import (
     check_system_on,
     generation_of,
     has_groups,
+    has_transactions,
     has_voters,
     secret_settings,
 )
@@ -338,7 +339,9 @@ def _check_roles(workload: Workload) -> None:
 
 
 def _check_served(workload: str, what: str, system: System) -> None:
-    if what == MEMBERSHIP and has_groups(system):
+    if (what == MEMBERSHIP and has_groups(system)) or (
+        what == TRANSACTIONS and has_transactions(system)
+    ):
         return
     if system.release is None:
         raise UsageError(f"The workload {workload} needs {what}, which {system} does not serve.")

@@ -39,6 +39,7 @@ HOME_VERSION = "home"
 IMAGE_VERSION = "image"
 _OWN_HOSTS = HOSTS
 _GROUPS_SINCE = (0, 9)
+_TRANSACTIONS_SINCE = (0, 11)
 _HEADERS_SINCE = (0, 11)
 _RECORD_FORMATS = ("message.format.version", "log.message.format.version")
 
@@ -195,6 +196,13 @@ def has_groups(system: System) -> bool:
     if system.release is None:
         return system.version != KNOWN[0].partition(":")[2]
     return parse_release(system.release).version >= _GROUPS_SINCE
+
+
+def has_transactions(system: System) -> bool:
+    """From 0.11 on, on our own brokers as on Apache Kafka."""
+    if system.release is None:
+        return GENERATIONS[system.version].idempotence is not None
+    return parse_release(system.release).version >= _TRANSACTIONS_SINCE
 
 
 def has_voters(system: System) -> bool:

@@ -46,7 +46,9 @@ def test_f1_the_nine_steps_from_produce_to_the_followers_high_watermark() -> Non
         effects.SetTimer(DelayedOperationExpired(1), 9),
     ]
     # 3 to 7, round 1: offset 0 is recorded, the high watermark stays, the record goes out.
-    result = effects.FetchedResult(T, Error.NONE, 0, 0, effects.LogSlice(0, 1, 1_048_576))
+    result = effects.FetchedResult(
+        T, Error.NONE, 0, 0, effects.LogSlice(0, 1, 1_048_576), last_stable_offset=0
+    )
     done = step(leader, given.fetch(B, 0, request=2), NOW)
     assert given.did(done) == [effects.RespondFetch(2, (result,))]
     assert (given.remote(leader, B), given.of(leader).high_watermark) == (0, 0)
@@ -78,7 +80,9 @@ def test_a3_an_answer_at_once_carries_the_high_watermark_of_before_its_fetch_was
     """Kafka reads the log, and the high watermark with it, before it counts the fetch."""
     leader = given.leading(isr=(A, B), records=2)
     done = step(leader, given.fetch(B, 1), NOW)
-    result = effects.FetchedResult(T, Error.NONE, 0, 0, effects.LogSlice(1, 2, 1_048_576))
+    result = effects.FetchedResult(
+        T, Error.NONE, 0, 0, effects.LogSlice(1, 2, 1_048_576), last_stable_offset=1
+    )
     assert given.did(done, effects.RespondFetch) == [effects.RespondFetch(500, (result,))]
     assert given.of(leader).high_watermark == 1
     done = step(leader, given.fetch(B, 1, request=501), NOW)
@@ -195,7 +199,7 @@ def test_f6_a_parked_fetch_is_answered_empty_when_its_time_is_over() -> None:
     leader = given.leading()
     step(leader, given.fetch(B, 0), NOW)
     done = step(leader, TimerFired(DelayedOperationExpired(500)), NOW + 500)
-    empty = effects.FetchedResult(T, Error.NONE, 0, 0, None)
+    empty = effects.FetchedResult(T, Error.NONE, 0, 0, None, last_stable_offset=0)
     assert given.did(done) == [effects.RespondFetch(500, (empty,))]
     assert (leader.delayed, leader.watchers) == ({}, {})
 

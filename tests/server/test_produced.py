@@ -106,8 +106,13 @@ def test_a_batch_that_cannot_be_accepted_is_not_sent_again() -> None:
     assert error_of(bytes(damaged), Accepted(NOW_MS)) is Error.CORRUPT_MESSAGE
 
 
-def test_a_batch_of_a_transaction_is_refused_where_there_are_none() -> None:
-    changed = bytearray(batch(0, [b"a"]))
+@pytest.mark.parametrize(
+    ("producer", "error"), [((7, 0, 0), Error.NONE), ((-1, -1, -1), Error.INVALID_RECORD)]
+)
+def test_a_batch_of_a_transaction_names_its_producer(
+    producer: tuple[int, int, int], error: Error
+) -> None:
+    changed = bytearray(batch(0, [b"a"], producer=producer))
     changed[22] |= 0b1_0000  # attributes: isTransactional
     struct.pack_into(">I", changed, 17, crc32c(changed[21:]))
-    assert error_of(bytes(changed), Accepted(NOW_MS)) is Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert error_of(bytes(changed), Accepted(NOW_MS)) is error

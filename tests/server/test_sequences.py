@@ -8,6 +8,7 @@ from typing import Any, cast
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.model import ProducerSequence
 from neaptide.clusters.broker.replication.partition.producer_state_manager import (
     BatchMetadata,
     ProducerStateEntry,

@@ -52,7 +52,12 @@ def test_every_event_of_a_request_is_one_apis_and_has_a_handler_in_the_core() ->
 
 def test_every_message_to_a_broker_is_encoded() -> None:
     fetchers = {effects.SendFetch, effects.SendOffsetForLeaderEpoch, effects.SendListOffsets}
-    answered = fetchers | {effects.SendAlterPartition, effects.SendControlledShutdown}
+    of_brokers = {
+        effects.SendAlterPartition,
+        effects.SendControlledShutdown,
+        effects.SendWriteTxnMarkers,
+    }
+    answered = fetchers | of_brokers
     assert set(SENT) == answered | set(get_args(effects.ControlRequest))
     assert all(SENT[one].decode is not None for one in answered)
 

@@ -42,7 +42,7 @@ def test_each_workload_goes_with_a_kafka_of_today(name: str) -> None:
 @pytest.mark.parametrize(
     ("run", "says"),
     [
-        (asked("txn", OWN), "needs transactions, which neaptide:2.1 does not serve"),
+        (asked("txn", OWN_OLDEST), "needs transactions, which neaptide:0.8 does not serve"),
         (
             asked("groups", OWN_OLDEST),
             "needs membership of groups, which neaptide:0.8 does not serve",
