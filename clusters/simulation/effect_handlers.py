@@ -189,6 +189,7 @@ NOT_ASKED: Final[Mapping[type, str]] = {
             effects.RespondListTransactions,
             effects.RespondDescribeProducers,
             effects.SendWriteTxnMarkers,
+            effects.SendAddPartitionsToTxn,
         ),
         "there are no transactions in a simulation",
     ),

@@ -56,6 +56,7 @@ def test_every_message_to_a_broker_is_encoded() -> None:
         effects.SendAlterPartition,
         effects.SendControlledShutdown,
         effects.SendWriteTxnMarkers,
+        effects.SendAddPartitionsToTxn,
     }
     answered = fetchers | of_brokers
     assert set(SENT) == answered | set(get_args(effects.ControlRequest))

@@ -38,6 +38,7 @@ from neaptide.clusters.broker.replication.interface.events import (
     AlteredPartition,
     FetcherId,
     InitProducerIdRequested,
+    ProduceRequested,
     Timer,
 )
 from neaptide.clusters.broker.replication.model import UNKNOWN_BROKER_EPOCH, TopicPartition
@@ -142,6 +143,15 @@ class Transaction:
     pending: TransactionState | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A Produce request that waits for what a transaction coordinator says. `guards`: of each
+    partition that it was asked about, the offset behind the producer's last marker."""
+
+    event: ProduceRequested
+    guards: Mapping[TopicPartition, int]
+
+
 @dataclass(slots=True)
 class Broker:
     broker_id: int
@@ -178,6 +188,7 @@ class Broker:
     marking: dict[int, SendWriteTxnMarkers] = field(default_factory=dict)  # by leader
     # Requests that wait for a producer id of their own.
     initializing: dict[int, InitProducerIdRequested] = field(default_factory=dict)
+    verifying: dict[int, Verification] = field(default_factory=dict)  # by sequence
     effects: list[Effect] = field(default_factory=list)
 
     def copy(self) -> Broker:
@@ -197,6 +208,7 @@ class Broker:
             unmarked=dict(self.unmarked),
             marking=dict(self.marking),
             initializing=dict(self.initializing),
+            verifying=dict(self.verifying),
             effects=list(self.effects),
         )
 

@@ -171,6 +171,9 @@ class Generation:
     caught_up_at_log_end: bool
     # Idempotent producers, from 0.11 on; None: sequences are not looked at.
     idempotence: Idempotence | None
+    # Whether a leader asks the coordinator before it takes the first batch of a transaction
+    # (KIP-890, from 3.6 on).
+    verifies_transactions: bool
     # Whether offsets.commit.required.acks can be set (up to 3.9: KIP-1041).
     sets_commit_acks: bool
     # Whether `__consumer_offsets` is made with offsets.topic.replication.factor replicas or not at
@@ -234,6 +237,7 @@ _V0_10: Final = Generation(
     group_initial_rebalance_delay_ms=0,
     caught_up_at_log_end=False,
     idempotence=None,
+    verifies_transactions=False,
     sets_commit_acks=True,
     insists_on_offsets_replicas=False,
     names_invalid_records=False,
@@ -319,6 +323,7 @@ _V4_0: Final = replace(
     fences_isr_members=True,
     isr_names_broker_epochs=True,
     message_timestamp_after_max_ms=3_600_000,
+    verifies_transactions=True,
     sets_commit_acks=False,
     fetch_version=15,
 )

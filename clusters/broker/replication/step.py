@@ -42,9 +42,9 @@ from neaptide.clusters.broker.replication.leader import (
     fetch,
     in_sync_replicas,
     log_offsets,
-    produce,
     purgatory,
     transaction_markers,
+    transaction_verification,
 )
 from neaptide.clusters.broker.replication.replicas import (
     controlled_shutdown,
@@ -120,6 +120,7 @@ def _on_request_abandoned(broker: Broker, event: events.RequestAbandoned, now_ms
     shutdowns.forget_shutdown(broker, event.request)
     reassignments.forget_reassignments(broker, event.request)
     transaction_coordinator.forget_request(broker, event.request)
+    transaction_verification.forget_request(broker, event.request)
 
 
 def _on_expired(broker: Broker, timer: events.DelayedOperationExpired, now_ms: int) -> None:
@@ -157,7 +158,7 @@ _TIMERS: Final[Mapping[type, Handler]] = {
 _HANDLERS: Final[Mapping[type, Handler]] = {
     events.TimerFired: _on_timer,
     # clients and followers
-    events.ProduceRequested: produce.on_produce,
+    events.ProduceRequested: transaction_verification.on_produce,
     events.InitProducerIdRequested: transaction_coordinator.on_init_producer_id,
     events.AddPartitionsToTxnRequested: transaction_coordinator.on_add_partitions,
     events.AddOffsetsToTxnRequested: transaction_coordinator.on_add_offsets,
@@ -194,9 +195,11 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.ProducersRead: log_manager.on_producers_read,
     events.CommittedOffsetsRead: _on_groups_read,
     events.TransactionsRead: transaction_coordinator.on_transactions_read,
-    # leaders that a coordinator has end transactions
+    # leaders that a coordinator has end transactions, and a coordinator that a leader asks
     events.WriteTxnMarkersResponded: transaction_coordinator.on_markers_responded,
     events.WriteTxnMarkersFailed: transaction_coordinator.on_markers_failed,
+    events.AddPartitionsToTxnResponded: transaction_verification.on_verified,
+    events.AddPartitionsToTxnFailed: transaction_verification.on_not_verified,
     # retention
     events.LogStartAdvanced: log_manager.on_log_start_advanced,
     events.ProducerExpiration: log_manager.on_producer_expiration,

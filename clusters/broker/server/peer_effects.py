@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from neaptide.clusters.broker.replication.generation import FetchSessions
@@ -54,6 +55,7 @@ class PeerEffects:
             str(config.broker_id), config.replica_socket_timeout_ms / 1000, _ANSWER_MAX_BYTES
         )
         self._markers: dict[int, PeerConnection] = {}  # of a transaction coordinator, by leader
+        self._verifiers: dict[int, list[PeerConnection]] = {}  # idle ones, by coordinator
         # No batch is larger than the request that brought it, and one may come whatever was asked.
         self._response_max_bytes = (
             max(
@@ -72,6 +74,7 @@ class PeerEffects:
             effects.CloseFetcher: self._close_fetcher,
             effects.SendAlterPartition: self._send_alter_partition,
             effects.SendWriteTxnMarkers: self._send_markers,
+            effects.SendAddPartitionsToTxn: self._verify,
             effects.SendControlledShutdown: self._send_controlled_shutdown,
             effects.SendControl: self._send_control,
             effects.StopSendingControl: self._stop_sending_control,
@@ -83,7 +86,7 @@ class PeerEffects:
             connection.close()
         self._to_controller.close()
         self._at_the_end.close()
-        for connection in self._markers.values():
+        for connection in (*self._markers.values(), *chain(*self._verifiers.values())):
             connection.close()
 
     # --- of a follower ---------------------------------------------------------------------------
@@ -163,13 +166,21 @@ class PeerEffects:
     def _send_markers(self, effect: effects.SendWriteTxnMarkers) -> None:
         connection = self._markers.get(effect.leader)
         if connection is None:
-            connection = self._markers[effect.leader] = PeerConnection(
-                f"broker-{self._config.broker_id}-txn-marker-sender",
-                self._config.replication.request_timeout_ms / 1000,
-                _ANSWER_MAX_BYTES,
-            )
+            connection = self._markers[effect.leader] = self._connection_for("txn-marker-sender")
         failed = events.WriteTxnMarkersFailed(effect.leader, effect.sequence)
         self._ask(connection, effect.leader, effect, failed)
+
+    def _connection_for(self, purpose: str) -> PeerConnection:
+        timeout_s = self._config.replication.request_timeout_ms / 1000
+        name = f"broker-{self._config.broker_id}-{purpose}"
+        return PeerConnection(name, timeout_s, _ANSWER_MAX_BYTES)
+
+    def _verify(self, effect: effects.SendAddPartitionsToTxn) -> None:
+        """Several may be under way: each has a connection, which the next one takes over."""
+        idle = self._verifiers.setdefault(effect.coordinator, [])
+        connection = idle.pop() if idle else self._connection_for("txn-verifier")
+        failed = events.AddPartitionsToTxnFailed(effect.sequence)
+        self._ask(connection, effect.coordinator, effect, failed, lambda: idle.append(connection))
 
     def _ask(
         self,
@@ -179,8 +190,10 @@ class PeerEffects:
             effects.SendAlterPartition
             | effects.SendControlledShutdown
             | effects.SendWriteTxnMarkers
+            | effects.SendAddPartitionsToTxn
         ),
         failed: object,
+        done: Callable[[], None] = lambda: None,
     ) -> None:
         """The other may be this broker: it is asked as any other, by its listener."""
         sent = SENT[type(effect)]
@@ -200,6 +213,7 @@ class PeerEffects:
             except Exception as error:
                 _log.warning("broker %s: not understood: %s", broker, error)
                 event = failed
+            done()
             self._submit(event)
 
         self._spawn(exchange())

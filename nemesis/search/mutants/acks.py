@@ -68,7 +68,7 @@ def appends_as_follower(
     return Error.NONE if error is Error.NOT_LEADER_OR_FOLLOWER and is_here else error
 
 
-def reads_to_log_end(led: Partition, replica_id: int) -> int:
+def reads_to_log_end(led: Partition, replica_id: int, *, is_committed: bool = False) -> int:
     return led.log.end_offset
 
 

@@ -30,8 +30,8 @@ _next_state = out_of_range.next_state.own
 _retain = SimulatedLog.retain.own
 
 
-def shows_what_it_had(led: Partition, replica_id: int) -> int:
-    end = _readable_end(led, replica_id)
+def shows_what_it_had(led: Partition, replica_id: int, *, is_committed: bool = False) -> int:
+    end = _readable_end(led, replica_id, is_committed=is_committed)
     if replica_id != CONSUMER or not isinstance(led.role, Leader):
         return end
     return max(end, led.role.epoch_start_offset)

@@ -173,11 +173,15 @@ class RespondInitProducerId:
 
 @dataclass(frozen=True, slots=True)
 class RespondTransaction:
-    """The answer to AddPartitionsToTxn, with each of its partitions, AddOffsetsToTxn or EndTxn."""
+    """The answer to AddPartitionsToTxn, with each of its partitions, AddOffsetsToTxn or EndTxn.
+
+    `transactional_id`: where a leader has asked, whose answer names it.
+    """
 
     request: int
     error: Error
     partitions: tuple[tuple[TopicPartition, Error], ...] = ()
+    transactional_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -531,6 +535,19 @@ class SendWriteTxnMarkers:
 
 
 @dataclass(frozen=True, slots=True)
+class SendAddPartitionsToTxn:
+    """A leader asks a coordinator whether partitions are in a transaction (KIP-890); answered by
+    AddPartitionsToTxnResponded or …Failed. The coordinator may be this broker itself."""
+
+    coordinator: int
+    sequence: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SendControlledShutdown:
     """Of a broker that stops; answered by ControlledShutdownResponded or …Failed.
 
@@ -665,6 +682,7 @@ Effect = (
     | CloseFetcher
     | SendAlterPartition
     | SendWriteTxnMarkers
+    | SendAddPartitionsToTxn
     | SendControlledShutdown
     | SendControl
     | StopSendingControl

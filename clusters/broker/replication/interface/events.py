@@ -69,6 +69,7 @@ class ProduceRequested:
     acks: int  # 0, 1 or ACKS_ALL
     timeout_ms: int
     partitions: tuple[tuple[TopicPartition, tuple[ProducedBatch, ...]], ...]
+    transactional_id: str | None = None
 
 
 NO_PRODUCER_ID = -1
@@ -91,13 +92,15 @@ class InitProducerIdRequested:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitionsToTxnRequested:
-    """A producer will write to these partitions in its transaction."""
+    """A producer will write to these partitions in its transaction. `verifies`: a leader asks
+    whether they are in it, and nothing is added (KIP-890)."""
 
     request: int
     transactional_id: str
     producer_id: int
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
+    verifies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -597,6 +600,21 @@ class WriteTxnMarkersResponded:
     leader: int
     sequence: int  # of the request that it answers
     results: tuple[MarkedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitionsToTxnResponded:
+    """A coordinator says whether partitions are in a transaction."""
+
+    sequence: int  # of the request that it answers
+    results: tuple[tuple[TopicPartition, Error], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitionsToTxnFailed:
+    """The request got no answer: no connection, a broken one, or a time-out."""
+
+    sequence: int
 
 
 @dataclass(frozen=True, slots=True)

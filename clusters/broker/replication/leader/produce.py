@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
@@ -43,6 +44,7 @@ from neaptide.clusters.broker.replication.transaction.transaction_metadata impor
 )
 
 UNKNOWN = -1
+NOTHING: Final[Mapping[TopicPartition, Error]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,16 @@ class Appended:
     required_offset: int
 
 
-def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
-    """Appends what may be appended, and answers by acks: never, now, or when HW has passed it."""
+def on_produce(
+    broker: Broker,
+    event: ProduceRequested,
+    now_ms: int,
+    refused: Mapping[TopicPartition, Error] = NOTHING,
+) -> None:
+    """Appends what may be appended, and answers by acks: never, now, or when HW has passed it.
+
+    `refused`: what a transaction coordinator has found to be in none.
+    """
     acks = event.acks
     if broker.rules.acks_above_one and acks < 0:
         acks = ACKS_ALL
@@ -71,9 +81,15 @@ def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
         }
         respond(broker, event.request, 1, appended)
         return
+    internal = {
+        tp: Error.INVALID_TOPIC_EXCEPTION  # what is in it, brokers alone have written
+        for tp, _ in event.partitions
+        if tp.topic in INTERNAL_TOPICS
+    }
+    errors = {**refused, **internal}
     appended = {
-        tp: Appended(Error.INVALID_TOPIC_EXCEPTION, UNKNOWN, UNKNOWN)
-        if tp.topic in INTERNAL_TOPICS  # what is in it, brokers alone have written
+        tp: Appended(errors[tp], UNKNOWN, UNKNOWN)
+        if tp in errors
         else append(broker, tp, batches, acks, now_ms)
         for tp, batches in event.partitions
     }

@@ -1,10 +1,10 @@
 """What a partition remembers of idempotent producers: the sequence and the last batches of each.
 
 Not their transactions: see transactions; who hands out the ids: see producer_id_manager. Pure
-functions on a mapping that is replaced, never changed. A leader checks before it appends; leaders and followers learn from
-every batch that they append, so who is elected knows what its predecessor knew. All of it follows
-from the log: where a log was cut, or is read at a start, it is made anew from the batches that are
-left. As Kafka's ProducerStateManager, without its snapshots.
+functions on a mapping that is replaced, never changed. A leader checks before it appends; leaders
+and followers learn from every batch that they append, so who is elected knows what its predecessor
+knew. All of it follows from the log: where a log was cut, or is read at a start, it is made anew
+from the batches that are left. As Kafka's ProducerStateManager, without its snapshots.
 Source: KIP-98 ("Producer idempotence"), KAFKA-5494 (five batches), KIP-360 (unknown producers).
 """
 

@@ -283,6 +283,9 @@ def forget_request(broker: Broker, request: int) -> None:
 
 def on_add_partitions(broker: Broker, event: AddPartitionsToTxnRequested, now_ms: int) -> None:
     """All of them, or none: one that nobody knows keeps the others out, too."""
+    if event.verifies:
+        _verify(broker, event)
+        return
     unknown = [one for one in event.partitions if not _is_known(broker, one)]
     if unknown:
         each = tuple(
@@ -294,6 +297,21 @@ def on_add_partitions(broker: Broker, event: AddPartitionsToTxnRequested, now_ms
         broker.do(RespondTransaction(event.request, Error.NONE, each))
         return
     _add(broker, event, event.partitions, Asked(event.request, event.partitions), now_ms)
+
+
+def _verify(broker: Broker, event: AddPartitionsToTxnRequested) -> None:
+    """What is under way does not matter: a producer that has been answered may write."""
+    metadata, error = _metadata_for(broker, event)
+    if error is Error.CONCURRENT_TRANSACTIONS:
+        error = Error.NONE
+    if error is Error.NONE and metadata.state in PREPARED:
+        error = Error.CONCURRENT_TRANSACTIONS
+    added = metadata.partitions if metadata.state is TransactionState.ONGOING else ()
+    each = tuple(
+        (one, Error.INVALID_TXN_STATE if error is Error.NONE and one not in added else error)
+        for one in event.partitions
+    )
+    broker.do(RespondTransaction(event.request, Error.NONE, each, event.transactional_id))
 
 
 def _is_known(broker: Broker, place: TopicPartition) -> bool:

@@ -80,6 +80,7 @@ def _validated(
         int(entity.acks),
         milliseconds(entity.timeout),
         tuple((one, (batch(one, records),)) for one, records in partitions.items()),
+        None if entity.transactional_id is None else str(entity.transactional_id),
     )
 
 

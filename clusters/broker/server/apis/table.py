@@ -467,6 +467,12 @@ _ROWS: Final = (
             transactions.encode_add_partitions,
             transactions.add_partitions_error,
         ),
+        between_brokers={"4.0": Versions(0, transactions.VERIFYING_VERSION)},
+        sent=SentToBrokers(
+            effects.SendAddPartitionsToTxn,
+            transactions.encode_verification,
+            transactions.decode_verification,
+        ),
     ),
     ApiRow(
         Api.ADD_OFFSETS_TO_TXN,

@@ -44,6 +44,7 @@ from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, request_class, response_class
 
 MARKERS_VERSION: Final = 1  # of WriteTxnMarkers: the lowest that kio speaks
+VERIFYING_VERSION: Final = 4  # of AddPartitionsToTxn, from which on brokers ask (KIP-890)
 _NAMES_FENCED: Final = {  # from these versions on (KIP-588); before, the epoch is invalid
     Api.INIT_PRODUCER_ID: 4,
     Api.ADD_PARTITIONS_TO_TXN: 2,
@@ -101,18 +102,32 @@ def init_producer_id_error(
 def decode_add_partitions(
     request: PendingRequest, entity: Any, context: ApiContext
 ) -> events.AddPartitionsToTxnRequested:
-    named = (
-        TopicPartition(str(topic.name), int(partition))
-        for topic in entity.v3_and_below_topics
-        for partition in topic.partitions
-    )
+    if request.header.version >= VERIFYING_VERSION:
+        [one] = entity.transactions  # as our leaders ask: about one transaction at a time
+        return events.AddPartitionsToTxnRequested(
+            request.id,
+            str(one.transactional_id),
+            int(one.producer_id),
+            int(one.producer_epoch),
+            _named(one.topics),
+            verifies=bool(one.verify_only),
+        )
     return events.AddPartitionsToTxnRequested(
         request.id,
         str(entity.v3_and_below_transactional_id),
         int(entity.v3_and_below_producer_id),
         int(entity.v3_and_below_producer_epoch),
-        tuple(dict.fromkeys(named)),
+        _named(entity.v3_and_below_topics),
     )
+
+
+def _named(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
+    named = (
+        TopicPartition(str(topic.name), int(partition))
+        for topic in topics
+        for partition in topic.partitions
+    )
+    return tuple(dict.fromkeys(named))
 
 
 def encode_add_partitions(
@@ -123,21 +138,21 @@ def encode_add_partitions(
     partition_class = in_response(
         Api.ADD_PARTITIONS_TO_TXN, version, "AddPartitionsToTxnPartitionResult"
     )
-    return SendResponse(
-        make(
-            response_class(Api.ADD_PARTITIONS_TO_TXN, version),
-            throttle_time=NO_THROTTLE,
-            results_by_topic_v3_and_below=by_topic(
-                effect.partitions,
-                lambda name, partitions: topic_class(name=name, results_by_partition=partitions),
-                lambda one: partition_class(
-                    partition_index=i32(one[0].partition),
-                    partition_error_code=_code(request, one[1]),
-                ),
-                lambda one: one[0],
-            ),
-        )
+    results = by_topic(
+        effect.partitions,
+        lambda name, partitions: topic_class(name=name, results_by_partition=partitions),
+        lambda one: partition_class(
+            partition_index=i32(one[0].partition), partition_error_code=_code(request, one[1])
+        ),
+        lambda one: one[0],
     )
+    answer: dict[str, Any] = {"results_by_topic_v3_and_below": results}
+    if version >= VERIFYING_VERSION:
+        result_class = in_response(Api.ADD_PARTITIONS_TO_TXN, version, "AddPartitionsToTxnResult")
+        of_one = result_class(transactional_id=effect.transactional_id, topic_results=results)
+        answer = {"error_code": code(effect.error), "results_by_transaction": (of_one,)}
+    kind = response_class(Api.ADD_PARTITIONS_TO_TXN, version)
+    return SendResponse(make(kind, throttle_time=NO_THROTTLE, **answer))
 
 
 def add_partitions_error(
@@ -145,6 +160,42 @@ def add_partitions_error(
 ) -> effects.RespondTransaction:
     each = tuple((one, error) for one in event.partitions)
     return effects.RespondTransaction(event.request, error, each)
+
+
+def encode_verification(effect: effects.SendAddPartitionsToTxn, config: ServerConfig) -> Any:
+    transaction_class, topic_class = (
+        in_request(Api.ADD_PARTITIONS_TO_TXN, VERIFYING_VERSION, f"AddPartitionsToTxn{part}")
+        for part in ("Transaction", "Topic")
+    )
+    transaction = transaction_class(
+        transactional_id=effect.transactional_id,
+        producer_id=ProducerId(effect.producer_id),
+        producer_epoch=effect.producer_epoch,
+        verify_only=True,
+        topics=by_topic(
+            effect.partitions,
+            lambda name, partitions: topic_class(name=name, partitions=partitions),
+            lambda place: i32(place.partition),
+            lambda place: place,
+        ),
+    )
+    kind = request_class(Api.ADD_PARTITIONS_TO_TXN, VERIFYING_VERSION)
+    return make(kind, transactions=(transaction,))
+
+
+def decode_verification(
+    effect: effects.SendAddPartitionsToTxn, response: Any
+) -> events.AddPartitionsToTxnResponded:
+    results = tuple(
+        (
+            TopicPartition(str(topic.name), int(one.partition_index)),
+            error_of(one.partition_error_code),
+        )
+        for transaction in response.results_by_transaction
+        for topic in transaction.topic_results
+        for one in topic.results_by_partition
+    )
+    return events.AddPartitionsToTxnResponded(effect.sequence, results)
 
 
 def decode_add_offsets(
