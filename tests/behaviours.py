@@ -18,7 +18,7 @@ ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "behaviours.md"
 LEVELS: Final = ("core", "live", "real")
 NONE: Final = "–"  # what a cell without tests begins with; a reason follows
-_IDS: Final = re.compile(r"test_((?:[rfiecg]\d+_)+)")
+_IDS: Final = re.compile(r"test_((?:[rfiecpg]\d+_)+)")
 # Fixtures that are brokers of ours, and then Apache Kafka's.
 _ON_EVERY_SYSTEM: Final = ("alone", "own_or_kafka")
 
@@ -86,7 +86,7 @@ def rows(page: str) -> list[Row]:
 
 
 def _is_row(line: str) -> bool:
-    return re.match(r"\| [RFIECG]\d+ \|", line) is not None
+    return re.match(r"\| [RFIECPG]\d+ \|", line) is not None
 
 
 def with_tests(page: str) -> str:
