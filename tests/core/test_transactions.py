@@ -399,6 +399,45 @@ def test_p4_an_answer_to_markers_of_before_an_election_says_nothing() -> None:
     assert again.markers == ((EndTransactionMarker(1000, 0, 1, True), (T,)),)
 
 
+def test_p4_the_last_record_is_written_again_where_it_was_not_in_time() -> None:
+    one = Coordinator(isr=(A, B))
+    prepared = TransactionMetadata("tx", 1000, 0, TIMEOUT_MS, State.PREPARE_COMMIT, (T,))
+    one.do(events.TransactionsRead(X, (prepared,)))
+    [sent] = one.found(effects.SendWriteTxnMarkers)
+    written = events.MarkedPartition(1000, T, Error.NONE)
+    one.do(events.WriteTxnMarkersResponded(A, sent.sequence, (written,)))
+    assert [m.state for m in one.appended(X)] == [State.COMPLETE_COMMIT]
+    [late] = (request for request in one.broker.delayed if request < 0)
+    one.do(events.TimerFired(events.DelayedOperationExpired(late)))
+    assert one.found(effects.SetTimer) == [effects.SetTimer(events.MarkerRetry(), 100)]
+    assert one.metadata.state is State.PREPARE_COMMIT
+    one.do(events.TimerFired(events.MarkerRetry()))
+    assert [m.state for m in one.appended(X)] == [State.COMPLETE_COMMIT]
+    _fetched(one, X)
+    assert (one.metadata.state, one.broker.unmarked) == (State.COMPLETE_COMMIT, {})
+
+
+def test_p4_a_record_that_is_not_committed_in_time_has_changed_nothing() -> None:
+    one = Coordinator(isr=(A, B))
+    one.do(events.InitProducerIdRequested(1, "tx", TIMEOUT_MS))
+    [late] = (request for request in one.broker.delayed if request < 0)
+    one.do(events.TimerFired(events.DelayedOperationExpired(late)))
+    assert one.identity()[0] is Error.COORDINATOR_NOT_AVAILABLE
+    one.do(events.InitProducerIdRequested(2, "tx", TIMEOUT_MS))
+    _fetched(one, X)
+    assert one.identity() == (Error.NONE, 1000, 0)
+
+
+def test_p4_a_transaction_whose_end_is_on_its_way_does_not_take_too_long() -> None:
+    one = Coordinator(isr=(A, B))
+    ongoing = TransactionMetadata("tx", 1000, 0, 1, State.ONGOING, (T,), NOW)
+    one.do(events.TransactionsRead(X, (ongoing,)))
+    one.do(events.EndTxnRequested(1, "tx", 1000, 0, True))
+    one.now += 2
+    one.do(events.TimerFired(events.TransactionExpiration()))
+    assert one.appended(X) == []
+
+
 # --- what a leader makes of it --------------------------------------------------------------------
 
 
@@ -444,6 +483,19 @@ def test_p4_what_is_stable_ends_where_the_oldest_open_transaction_begins() -> No
     assert (one.stable, one.broker.partitions[T].high_watermark) == (0, 2)
     _mark(one)
     assert one.stable == 3
+
+
+def test_p4_who_is_in_a_transaction_is_not_forgotten() -> None:
+    one = _started()
+    for now in (NOW, NOW + 10):
+        one.now = now
+        one.do(events.ProducerExpiration(10))
+    assert 1000 in one.broker.partitions[T].log.producers
+    _mark(one)
+    for now in (NOW + 20, NOW + 30):
+        one.now = now
+        one.do(events.ProducerExpiration(10))
+    assert 1000 not in one.broker.partitions[T].log.producers
 
 
 def test_p4_a_marker_that_is_not_committed_has_ended_nothing_yet() -> None:

@@ -32,11 +32,7 @@ CONTROL_APIS: Final = frozenset({Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDAT
 # From these versions on they name topic ids, and are flexible.
 _CONTROL_WITH_TOPIC_IDS: Final = {Api.LEADER_AND_ISR: 5, Api.UPDATE_METADATA: 7}
 # What no client asks: brokers speak of all partitions that there are.
-BROKER_APIS: Final = CONTROL_APIS | {
-    Api.ALTER_PARTITION,
-    Api.CONTROLLED_SHUTDOWN,
-    Api.WRITE_TXN_MARKERS,
-}
+BROKER_APIS: Final = CONTROL_APIS | {Api.ALTER_PARTITION, Api.CONTROLLED_SHUTDOWN}
 
 
 class MalformedMessageError(Exception):

@@ -1,4 +1,4 @@
-"""What a leader does about WriteTxnMarkers and DescribeProducers: end transactions, describe them.
+"""What a replica does about WriteTxnMarkers and DescribeProducers: end transactions, describe them.
 
 As Kafka's KafkaApis.handleWriteTxnMarkersRequest. A marker is appended as any batch, and answered
 when all of the ISR have it. In a partition of `__consumer_offsets` the offsets of the transaction
@@ -99,7 +99,8 @@ def on_describe_producers(broker: Broker, event: DescribeProducersRequested, now
 def _producers_of(
     broker: Broker, topic_partition: TopicPartition
 ) -> tuple[Error, tuple[ActiveProducer, ...]]:
-    partition = broker.led(topic_partition)
+    """Of any replica: what followers know may be what an operator looks for."""
+    partition = broker.partitions.get(topic_partition)
     if partition is None:
         return leader_error(broker, topic_partition), ()
     ongoing = partition.log.transactions.ongoing

@@ -119,18 +119,21 @@ async def _described(version: int, asked: Any, context: ApiContext) -> Any:
         resource_type=i8(kind),
         resource_name=name,
         configs=tuple(
-            _config(version, one) for one in found if wanted is None or one.name in wanted
+            _config(version, one, read_only=kind == Resource.BROKER)
+            for one in found
+            if wanted is None or one.name in wanted
         ),
     )
 
 
-def _config(version: int, one: Described) -> Any:
+def _config(version: int, one: Described, *, read_only: bool) -> Any:
+    """`read_only`: settings of brokers cannot be altered here, those of topics can."""
     is_secret = any(word in one.name for word in _SECRETS)
     return make(
         in_response(Api.DESCRIBE_CONFIGS, version, "DescribeConfigsResourceResult"),
         name=one.name,
         value=None if is_secret else one.value,
-        read_only=one.source is not Source.TOPIC,
+        read_only=read_only,
         config_source=i8(one.source),
         is_sensitive=is_secret,
         synonyms=(),

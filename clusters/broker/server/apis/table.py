@@ -525,7 +525,9 @@ _ROWS: Final = (
     ),
     ApiRow(
         Api.WRITE_TXN_MARKERS,
-        {},
+        # Of operators, too, who abort a transaction that hangs (KIP-664); that is Kafka's version 0
+        # up to 2.7, which kio does not speak.
+        {"2.8": Versions(transactions.MARKERS_VERSION, transactions.MARKERS_VERSION)},
         AnsweredByCore(
             events.WriteTxnMarkersRequested,
             transactions.decode_write_txn_markers,
