@@ -18,6 +18,10 @@ from neaptide.harness.terminal import output
 if TYPE_CHECKING:
     from neaptide.nemesis.scenario import Scenario
 
+_OF_A_MIXTURE = (
+    "neaptide:4.0 has the rules of Kafka 4.0 with ZooKeeper: a mixture that never was released."
+)
+
 
 def list_(json: Json = False) -> None:
     """List scenarios, systems, workloads, faults and hosts."""
@@ -60,6 +64,7 @@ def list_(json: Json = False) -> None:
         rows = [_row(scenario) for scenario in scenarios if scenario.teaches == subject]
         output.print_table(("scenario", "what is shown", "source", "outcome"), rows, subject)
     output.out.print(f"systems: {', '.join(KNOWN)}, kafka:VERSION, FILE.toml", markup=False)
+    output.out.print(_OF_A_MIXTURE, markup=False)
     output.out.print(f"jars of kafka:VERSION: {where()}", markup=False)
     output.out.print(f"workloads: {', '.join(WORKLOADS)}", markup=False)
     output.print_table(("fault", "what it does"), [(n, k.what) for n, k in FAULTS.items()])

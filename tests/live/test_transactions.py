@@ -6,6 +6,8 @@ The same on a real Kafka beside it, where nothing may differ.
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +20,7 @@ from neaptide.clusters.broker.replication.group.committed_offsets import partiti
 from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
     TRANSACTIONS_TOPIC,
 )
+from neaptide.clusters.kafka.artifacts import class_path
 from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster, until
 from tests.proof import proof_but
 
@@ -247,3 +250,44 @@ def test_p4_aiokafka_has_transactions(own_or_kafka: LiveCluster) -> None:
         return found
 
     assert asyncio.run(play()) == ["kept", "last"]
+
+
+# --- Kafka's own tool -----------------------------------------------------------------------------
+
+
+@pytest.mark.proof
+def test_p4_kafkas_tool_finds_and_aborts_a_transaction(own_or_kafka: LiveCluster) -> None:
+    """ListTransactions is there from Kafka 3.0 on, so on 4.0 of ours."""
+    listed = _tool(own_or_kafka, "list")
+    if "does not support" in listed:
+        assert "LIST_TRANSACTIONS" in listed
+        return
+    own_or_kafka.create_topic("hangs", [BROKERS])
+    made = producer(own_or_kafka, "hangs")
+    made.begin_transaction()
+    made.produce("hangs", value="in it", partition=0)
+    made.flush(DEADLINE_S)
+    assert re.search(r"^hangs\s+\d\s+\d+\s+Ongoing", _tool(own_or_kafka, "list"), re.MULTILINE)
+    described = _tool(own_or_kafka, "describe", "--transactional-id", "hangs")
+    assert "hangs-0" in described
+    place = ("--topic", "hangs", "--partition", "0")
+    producers = _tool(own_or_kafka, "describe-producers", *place)
+    assert re.search(r"^\d+\s+0\s+-1\s+0\s+\S+\s+0\s*$", producers, re.MULTILINE)
+    on_any = ("--broker-id", "0", "--max-transaction-timeout", "1")
+    assert "Failed" not in _tool(own_or_kafka, "find-hanging", *on_any)
+    assert _latest(own_or_kafka, "hangs") == (0, 1)
+    _tool(own_or_kafka, "abort", *place, "--start-offset", "0")
+    until(lambda: _latest(own_or_kafka, "hangs") == (2, 2), "it is aborted")
+
+
+def _tool(cluster: LiveCluster, *arguments: str) -> str:
+    jars = class_path("org.apache.kafka:kafka_2.13:3.9.1", "org.apache.kafka:kafka-tools:3.9.1")
+    command = ["java", "-Xmx256m", "-cp", jars, "org.apache.kafka.tools.TransactionsCommand"]
+    done = subprocess.run(
+        [*command, "--bootstrap-server", cluster.bootstrap, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
