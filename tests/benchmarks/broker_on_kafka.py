@@ -10,7 +10,9 @@ are in the output, and whether they had become steady.
 
 start: from nothing to the first acknowledged record. rate: records a second, of 100 bytes and of
 1,000, three partitions with a leader on each broker. latency: of 500 records of 1,000 bytes a
-second. memory: resident, of the brokers, after those loads. failover: from the SIGKILL of a broker
+second. memory: resident, of the brokers, after those loads. transactions: of one producer, with a
+record to each partition, one after the other. groups: from a consumer's subscription to its first
+record, and until a second one has its share. failover: from the SIGKILL of a broker
 to the first acknowledged record of every partition that it led, one of three; failover-1000: one
 third of 1,000. As in every run, the dead broker's session ends at once; with --own-session it takes
 its time (6 s for all). JSON on standard output, progress on standard error. A figure that could not
@@ -36,7 +38,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import psutil
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from neaptide.clusters.cluster import ClusterSpec, TopicSpec
 from neaptide.clusters.kafka.properties import USUAL_JAVA
@@ -54,7 +56,9 @@ BROKERS: Final = (0, 1, 2)
 VICTIM: Final = 1  # not the first one, which is controller
 TOPIC: Final = "t"
 SYSTEMS: Final = ("neaptide:2.1", "neaptide:4.0", "kafka:3.9.1", "kafka:4.1.0")
-ROWS: Final = ("start", "rate", "latency", "memory", "failover", "failover-1000")
+ROWS: Final = (
+    *("start", "rate", "latency", "memory", "transactions", "groups", "failover", "failover-1000"),
+)
 FEW_PARTITIONS: Final = 3
 MANY_PARTITIONS: Final = 1_000
 RECORD_BYTES: Final = (100, 1_000)
@@ -72,6 +76,10 @@ SETTINGS: Final = {
     "log.retention.bytes": str(256 * 2**20),
     "log.retention.check.interval.ms": "1000",
     "log.segment.delete.delay.ms": "1000",
+    # Rebalances are measured, and no delay before them.
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
 }
 ASK_AGAIN_S: Final = 0.02
 SURVIVORS: Final = 4
@@ -87,6 +95,11 @@ UNITS: Final[Mapping[str, tuple[str, bool]]] = {  # and whether more is better
     **{f"records_{size}_bytes_per_s": ("records a second", True) for size in RECORD_BYTES},
     "latency_p50_ms": ("milliseconds", False),
     "latency_p99_ms": ("milliseconds", False),
+    "transactions_per_s": ("transactions a second", True),
+    "transaction_p50_ms": ("milliseconds", False),
+    "transaction_p99_ms": ("milliseconds", False),
+    "group_first_record_s": ("seconds", False),
+    "group_second_member_s": ("seconds", False),
     "memory_mib": ("MiB of all brokers", False),
     "memory_largest_mib": ("MiB of one broker", False),
     "failover_s": ("seconds", False),
@@ -248,9 +261,53 @@ class Client:
             raise NotMeasuredError(f"records at a low rate were not acknowledged: {failures[:1]}")
         return taken_ms
 
+    def transactions_ms(self, seconds: float) -> list[float]:
+        """What each took, from its begin to the answer to its commit."""
+        producer = self.producer({"transactional.id": "benchmark"})
+        producer.init_transactions(60)
+        taken_ms, begun = list[float](), time.perf_counter()
+        while (now := time.perf_counter()) - begun < seconds:
+            producer.begin_transaction()
+            for partition in range(self._partitions):
+                producer.produce(TOPIC, b"v" * RECORD_BYTES[0], partition=partition)
+            producer.commit_transaction(60)
+            taken_ms.append((time.perf_counter() - now) * 1_000)
+        return taken_ms
+
+    def joins_s(self, group: str) -> tuple[float, float]:
+        """Until a new member has its first record, and until a second one has partitions."""
+        given = {
+            "bootstrap.servers": self._settings["bootstrap.servers"],
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "heartbeat.interval.ms": 100,  # by which the first learns of the second
+            "log_level": 0,
+        }
+        members = [Consumer(given) for _ in range(2)]
+        taken_s: list[float] = []
+        try:
+            for number, member in enumerate(members):
+                begun = time.perf_counter()
+                member.subscribe([TOPIC])
+                while not (member.assignment() if number else _has_record(member)):
+                    for one in members[: number + 1]:
+                        one.poll(0.01)
+                    if time.perf_counter() - begun > 60:
+                        raise NotMeasuredError("a member of a group got nothing in 60 s")
+                taken_s.append(time.perf_counter() - begun)
+        finally:
+            for member in members:
+                member.close()
+        return taken_s[0], taken_s[1]
+
     def producer(self, more: Mapping[str, Any]) -> Any:
         """With linger.ms 0, and `more` of librdkafka's settings. It logs nothing."""
         return Producer({**self._settings, "linger.ms": 0, "log_level": 0, **more})
+
+
+def _has_record(consumer: Any) -> bool:
+    message = consumer.poll(0.01)
+    return message is not None and message.error() is None
 
 
 class Survivors:
@@ -402,6 +459,17 @@ async def turn_with_few(system: System, given: Given, turn: Turn) -> None:
                 taken_ms = await asyncio.to_thread(client.latencies_ms, given.seconds)
                 turn.figures["latency_p50_ms"] = percentile(taken_ms, 50)
                 turn.figures["latency_p99_ms"] = percentile(taken_ms, 99)
+            if "transactions" in given.rows:
+                await asyncio.to_thread(client.transactions_ms, given.seconds)  # warm
+                taken_ms = await asyncio.to_thread(client.transactions_ms, given.seconds)
+                turn.figures["transactions_per_s"] = 1_000 * len(taken_ms) / sum(taken_ms)
+                turn.figures["transaction_p50_ms"] = percentile(taken_ms, 50)
+                turn.figures["transaction_p99_ms"] = percentile(taken_ms, 99)
+            if "groups" in given.rows:
+                await asyncio.to_thread(client.joins_s, "warm")
+                first_s, second_s = await asyncio.to_thread(client.joins_s, "measured")
+                turn.figures["group_first_record_s"] = first_s
+                turn.figures["group_second_member_s"] = second_s
             if "memory" in given.rows:
                 each = resident_mib(stage)
                 turn.figures["memory_mib"] = sum(each)

@@ -22,6 +22,7 @@ from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
+    TextTooLongError,
     TopicPartition,
 )
 from neaptide.clusters.broker.replication.step import step
@@ -298,3 +299,13 @@ def test_g3_a_group_without_a_name_may_commit_as_kafka_lets_it() -> None:
         effects.RespondOffsetCommit(7, ((T, Error.NONE),))
     ]
     assert _position(one, "") == _found(3)
+
+
+@pytest.mark.parametrize(("group", "topic"), [("g" * 32_768, "t"), ("g", "t" * 32_768)])
+def test_a10_a_commit_that_no_record_has_room_for_appends_nothing(group: str, topic: str) -> None:
+    one = _coordinator()
+    before = one.partitions[G].log.end_offset
+    committed = OffsetCommitRecord(group, TopicPartition(topic, 0), OffsetAndMetadata(1))
+    with pytest.raises(TextTooLongError):
+        step(one, events.OffsetCommitRequested(1, group, -1, (committed,)), NOW)
+    assert one.partitions[G].log.end_offset == before

@@ -26,6 +26,7 @@ from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
+    TextTooLongError,
     TopicPartition,
 )
 from neaptide.clusters.broker.replication.step import step
@@ -528,3 +529,17 @@ def test_g2_offsets_of_a_group_that_reads_are_not_deleted() -> None:
     answer = one(here.do(asked), effects.RespondOffsetDelete)
     assert (answer.error, answer.results) == (Error.NONE, ((T, Error.NONE),))
     assert not here.broker.committed_offsets[G]
+
+
+@pytest.mark.parametrize("field", ["group", "client_id", "protocol_type", "group_instance_id"])
+def test_a10_who_has_no_room_in_a_record_is_no_member(field: str) -> None:
+    """Else the broker could not write the group down later, when nobody waits for an error."""
+    one = Coordinator()
+    asked = events.JoinGroupRequested(
+        1, "g", "", "x", None, "client", "/127.0.0.1", 10_000, 30_000, "consumer", RANGE
+    )
+    with pytest.raises(TextTooLongError):
+        one.do(replace(asked, **{field: "é" * 16_384}))
+    assert one.broker.groups == {}
+    one.do(replace(asked, **{field: "e" * 32_767}))
+    assert len(one.broker.groups) == 1

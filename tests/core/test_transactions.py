@@ -438,6 +438,42 @@ def test_p4_a_transaction_whose_end_is_on_its_way_does_not_take_too_long() -> No
     assert one.appended(X) == []
 
 
+def test_p4_a_transaction_of_no_partition_ends_too() -> None:
+    one = Coordinator()
+    one.init()
+    one.do(events.AddPartitionsToTxnRequested(5, "tx", 1000, 0, ()))
+    assert one.end(commit=True) is Error.NONE
+    assert effects.SetTimer(events.MarkerRetry(), 0) in one.done
+    one.do(events.TimerFired(events.MarkerRetry()))
+    assert (one.metadata.state, one.broker.unmarked) == (State.COMPLETE_COMMIT, {})
+
+
+def test_p4_a_coordinator_goes_on_before_it_knows_how_many_there_are() -> None:
+    """It has just started: LeaderAndIsr names its partition, UpdateMetadata is still to come."""
+    second = TopicPartition(TRANSACTIONS_TOPIC, 1)
+    one = broker("2.8", None)
+    state = events.PartitionState(second, LeaderAndIsr(A, 4, (A,), 1, 4), (A, B, C), {})
+    step(one, events.LeaderAndIsrRequested(1, C, 1, (state,), LIVE), NOW)
+    prepared = TransactionMetadata("tx", 7, 3, TIMEOUT_MS, State.PREPARE_COMMIT, (T,))
+    done = step(one, events.TransactionsRead(second, (prepared,)), NOW)
+    assert done[-1] == effects.SetTimer(events.MarkerRetry(), 100)
+    known = events.PartitionState(T, LeaderAndIsr(B, 0, (B,), 1, 0), (A, B, C), {})
+    counts = {TRANSACTIONS_TOPIC: 2}
+    step(one, events.UpdateMetadataRequested(1, C, 1, (state, known), LIVE, counts), NOW)
+    [sent] = (
+        effect
+        for effect in step(one, events.TimerFired(events.MarkerRetry()), NOW)
+        if isinstance(effect, effects.SendWriteTxnMarkers)
+    )
+    assert (sent.leader, sent.markers[0][0].coordinator_epoch) == (B, 4)
+
+
+def test_p4_an_id_that_no_record_has_room_for_is_refused() -> None:
+    one = Coordinator()
+    assert one.init(transactional_id="x" * 32_768)[0] is Error.UNKNOWN_SERVER_ERROR
+    assert one.init(transactional_id="x" * 32_767)[0] is Error.NONE
+
+
 # --- what a leader makes of it --------------------------------------------------------------------
 
 

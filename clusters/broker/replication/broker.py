@@ -139,6 +139,7 @@ class Transaction:
     """What a coordinator knows of a transactional id. `pending`: a record that says more is not
     committed yet, and nothing else may change meanwhile."""
 
+    partition: TopicPartition  # of `__transaction_state`
     metadata: TransactionMetadata
     pending: TransactionState | None = None
 

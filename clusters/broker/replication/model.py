@@ -43,6 +43,24 @@ def is_topic_name(name: str) -> bool:
     return why_no_topic_name(name) is None
 
 
+TEXT_MAX_BYTES: Final = 2**15 - 1
+
+
+class TextTooLongError(ValueError):
+    """A record of an internal topic has no room for a text: its length is a number of 16 bits.
+
+    Raised before anything is appended, so that only the request fails that has brought it.
+    """
+
+
+def text_bytes(text: str | None) -> int:
+    """How many a text has in such a record. Raises TextTooLongError."""
+    size = 0 if text is None else len(text.encode())
+    if size > TEXT_MAX_BYTES:
+        raise TextTooLongError(f"a text of {size} bytes in a record of an internal topic")
+    return size
+
+
 class EpochEntry(NamedTuple):
     """One line of `leader-epoch-checkpoint`: a leader epoch and its first offset (KIP-101)."""
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from neaptide.clusters.broker.replication.java import java_abs, java_hash
-from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.model import TopicPartition, text_bytes
 from neaptide.clusters.broker.replication.rule import rule
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -36,10 +36,10 @@ class OffsetCommitRecord(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """About as many as it has in the log."""
+        """About as many as it has in the log. Raises TextTooLongError."""
         kept = self.offset_and_metadata
         texts = (self.group, self.partition.topic, kept.metadata if kept else "")
-        return 70 + sum(len(text.encode()) for text in texts)
+        return 70 + sum(map(text_bytes, texts))
 
 
 Key = tuple[str, TopicPartition]

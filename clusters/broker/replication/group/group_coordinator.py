@@ -125,6 +125,9 @@ def on_txn_offset_commit(broker: Broker, event: TxnOffsetCommitRequested, now_ms
         failed = tuple((one.partition, error) for one in event.committed)
         broker.do(RespondTxnOffsetCommit(event.request, failed))
         return
+    if not event.committed:
+        broker.do(RespondTxnOffsetCommit(event.request, ()))
+        return
     producer = ProducerSequence(event.producer_id, event.producer_epoch, 0, is_transactional=True)
     records = event.committed
     appended = append_records(broker, topic_partition, records, now_ms, producer)

@@ -46,7 +46,7 @@ from neaptide.clusters.broker.replication.interface.events import (
 )
 from neaptide.clusters.broker.replication.leader import produce, purgatory
 from neaptide.clusters.broker.replication.leader.produce import Appended
-from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.model import TopicPartition, text_bytes
 from neaptide.clusters.broker.replication.rule import rule
 
 NO_GENERATION = -1
@@ -66,6 +66,11 @@ _STORE_ERRORS = {
 
 
 def on_join_group(broker: Broker, event: JoinGroupRequested, now_ms: int) -> None:
+    """Raises TextTooLongError: who is a member must have room in the group's record."""
+    names = (name for name, _ in event.protocols)
+    of_member = (event.member_id, event.new_member_id, event.group_instance_id, event.client_id)
+    for text in (event.group, event.protocol_type, *of_member, *names):
+        text_bytes(text)
     group, error = _joined_group(broker, event)
     if error is not Error.NONE:
         _refuse(broker, event.request, error, event.member_id)

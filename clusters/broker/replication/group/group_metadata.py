@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from neaptide.clusters.broker.replication.model import text_bytes
+
 Protocols = tuple[tuple[str, bytes], ...]  # names and metadata, in the order of preference
 
 
@@ -60,6 +62,11 @@ class MemberRecord(NamedTuple):
     subscription: bytes
     assignment: bytes
 
+    @property
+    def size_bytes(self) -> int:
+        texts = (self.member_id, self.group_instance_id, self.client_id, self.client_host)
+        return 20 + sum(map(text_bytes, texts)) + len(self.subscription) + len(self.assignment)
+
 
 class GroupMetadataRecord(NamedTuple):
     """One record of `__consumer_offsets`: a generation of a group. `is_deleted`: it is no more."""
@@ -74,11 +81,9 @@ class GroupMetadataRecord(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """About as many as it has in the log."""
-        return 70 + sum(
-            60 + len(one.client_id) + len(one.subscription) + len(one.assignment)
-            for one in self.members
-        )
+        """About as many as it has in the log. Raises TextTooLongError."""
+        texts = (self.group, self.protocol_type, self.protocol, self.leader)
+        return 70 + sum(map(text_bytes, texts)) + sum(one.size_bytes for one in self.members)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from neaptide.clusters.broker.replication.interface.events import (
 )
 from neaptide.clusters.broker.replication.leader import produce, purgatory
 from neaptide.clusters.broker.replication.leader.produce import Appended
-from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.model import TEXT_MAX_BYTES, TopicPartition
 from neaptide.clusters.broker.replication.rule import rule
 from neaptide.clusters.broker.replication.transaction import (
     producer_id_manager,
@@ -143,6 +143,8 @@ class DelayedTransition:
         if is_written and after.state in PREPARED:
             broker.unmarked[after.transactional_id] = after.partitions
             transaction_marker_channel_manager.send_markers(broker)
+            if not after.partitions:  # there is nothing to wait for
+                broker.set_timer(MarkerRetry(), 0)
         elif is_written and after.state in COMPLETE:
             broker.unmarked.pop(after.transactional_id, None)
         elif after.state in COMPLETE:
@@ -158,7 +160,7 @@ def _transit(
     now_ms: int,
 ) -> None:
     place, _ = coordinated(broker, after.transactional_id)
-    transaction_state_manager.begin_transition(broker, before, after.state)
+    transaction_state_manager.begin_transition(broker, place, before, after.state)
     appended = transaction_state_manager.append(broker, place, after, now_ms)
     number = -broker.next_sequence
     broker.next_sequence += 1
@@ -189,6 +191,8 @@ def _init_error(broker: Broker, event: InitProducerIdRequested) -> Error:
     assert event.transactional_id is not None
     if broker.rules.idempotence is None or not event.transactional_id:
         return Error.INVALID_REQUEST
+    if len(event.transactional_id.encode()) > TEXT_MAX_BYTES:
+        return Error.UNKNOWN_SERVER_ERROR  # as Kafka, which cannot write it either
     if not 0 < event.transaction_timeout_ms <= broker.settings.transaction_max_timeout_ms:
         return Error.INVALID_TRANSACTION_TIMEOUT
     return coordinated(broker, event.transactional_id)[1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.broker import Broker, Transaction
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.effects import SendWriteTxnMarkers
 from neaptide.clusters.broker.replication.interface.events import (
@@ -27,10 +27,8 @@ from neaptide.clusters.broker.replication.model import (
 from neaptide.clusters.broker.replication.rule import rule
 from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
     PREPARED,
-    TransactionMetadata,
     TransactionState,
 )
-from neaptide.clusters.broker.replication.transaction.transaction_state_manager import partition_of
 
 RETRY_MS: Final = 100
 # A coordinator that is answered so has a successor, or its producer's epoch is no longer known to
@@ -43,7 +41,7 @@ def send_markers(broker: Broker) -> None:
     wanted: dict[int, dict[EndTransactionMarker, list[TopicPartition]]] = {}
     is_left = False
     for transactional_id, partitions in broker.unmarked.items():
-        marker = _marker(broker, broker.transactions[transactional_id].metadata)
+        marker = _marker(broker, broker.transactions[transactional_id])
         for place in partitions:
             leader = _leader_of(broker, place)
             if leader is None or leader in broker.marking:
@@ -60,12 +58,12 @@ def send_markers(broker: Broker) -> None:
         broker.set_timer(MarkerRetry(), RETRY_MS)
 
 
-def _marker(broker: Broker, metadata: TransactionMetadata) -> EndTransactionMarker:
+def _marker(broker: Broker, known: Transaction) -> EndTransactionMarker:
     return EndTransactionMarker(
-        metadata.producer_id,
-        metadata.producer_epoch,
-        broker.coordinator_epochs[partition_of(broker, metadata.transactional_id)],
-        metadata.state is TransactionState.PREPARE_COMMIT,
+        known.metadata.producer_id,
+        known.metadata.producer_epoch,
+        broker.coordinator_epochs[known.partition],
+        known.metadata.state is TransactionState.PREPARE_COMMIT,
     )
 
 
@@ -78,41 +76,35 @@ def _leader_of(broker: Broker, place: TopicPartition) -> int | None:
 
 
 @rule
-def on_responded(broker: Broker, event: WriteTxnMarkersResponded) -> tuple[str, ...]:
-    """The transactional ids all of whose markers are written now."""
+def on_responded(broker: Broker, event: WriteTxnMarkersResponded) -> None:
+    """What is written is left out from now on."""
     request = broker.marking.get(event.leader)
     if request is None or request.sequence != event.sequence:
-        return ()
+        return
     del broker.marking[event.leader]
     sent = {(marker.producer_id, place): marker for marker, of in request.markers for place in of}
     by_producer = {
         broker.transactions[one].metadata.producer_id: one for one in tuple(broker.unmarked)
     }
-    ended: list[str] = []
     for result in event.results:
         transactional_id = by_producer.get(result.producer_id)
         marker = sent.get((result.producer_id, result.partition))
         if transactional_id is None or transactional_id not in broker.unmarked:
             continue
-        if marker != _marker(broker, broker.transactions[transactional_id].metadata):
+        if marker != _marker(broker, broker.transactions[transactional_id]):
             continue  # it was of another transaction, or of this one under an earlier coordinator
-        if _take(broker, transactional_id, result):
-            ended.append(transactional_id)
-    return tuple(ended)
+        _take(broker, transactional_id, result)
 
 
-def _take(broker: Broker, transactional_id: str, result: MarkedPartition) -> bool:
-    """Whether nothing of the transaction is left to be marked."""
+def _take(broker: Broker, transactional_id: str, result: MarkedPartition) -> None:
     if result.error in _ENDS:
         broker.note(f"{transactional_id}: no marker in {result.partition}: {result.error.name}")
         del broker.unmarked[transactional_id]
-        return False
-    if result.error is not Error.NONE:
+    elif result.error is not Error.NONE:
         broker.set_timer(MarkerRetry(), RETRY_MS)
-        return False
-    left = tuple(one for one in broker.unmarked[transactional_id] if one != result.partition)
-    broker.unmarked[transactional_id] = left
-    return not left
+    else:
+        left = tuple(one for one in broker.unmarked[transactional_id] if one != result.partition)
+        broker.unmarked[transactional_id] = left
 
 
 def on_failed(broker: Broker, event: WriteTxnMarkersFailed) -> None:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final
 
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
-from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.model import TopicPartition, text_bytes
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
@@ -61,5 +61,6 @@ class TransactionMetadata:
 
     @property
     def size_bytes(self) -> int:
-        """About as many as it has in the log."""
-        return 70 + len(self.transactional_id) + sum(8 + len(t) for t, _ in self.partitions)
+        """About as many as it has in the log. Raises TextTooLongError."""
+        topics = sum(8 + text_bytes(topic) for topic, _ in self.partitions)
+        return 70 + text_bytes(self.transactional_id) + topics

@@ -46,8 +46,8 @@ def on_resignation(broker: Broker, topic_partition: TopicPartition) -> None:
 
 
 def _forget(broker: Broker, topic_partition: TopicPartition) -> None:
-    for transactional_id in tuple(broker.transactions):
-        if partition_of(broker, transactional_id) == topic_partition:
+    for transactional_id, known in tuple(broker.transactions.items()):
+        if known.partition == topic_partition:
             del broker.transactions[transactional_id]
             broker.unmarked.pop(transactional_id, None)
 
@@ -65,23 +65,17 @@ def on_transactions_read(broker: Broker, event: TransactionsRead, now_ms: int) -
         broker.set_timer(TransactionExpiration(), interval)
     broker.coordinator_epochs[event.partition] = partition.leader_epoch
     for metadata in event.transactions:
-        broker.transactions[metadata.transactional_id] = Transaction(metadata)
+        broker.transactions[metadata.transactional_id] = Transaction(event.partition, metadata)
         if metadata.state in PREPARED:
             broker.unmarked[metadata.transactional_id] = metadata.partitions
-
-
-def partition_of(broker: Broker, transactional_id: str) -> TopicPartition:
-    count = broker.metadata.partition_counts.get(TRANSACTIONS_TOPIC, 1)
-    return partition_for(transactional_id, count, TRANSACTIONS_TOPIC)
 
 
 @rule
 def coordinated(broker: Broker, transactional_id: str) -> tuple[TopicPartition, Error]:
     """Its partition, and whether this broker may speak for it."""
-    place = partition_of(broker, transactional_id)
-    if TRANSACTIONS_TOPIC not in broker.metadata.partition_counts:
-        return place, Error.NOT_COORDINATOR
-    if place not in broker.coordinator_epochs:
+    count = broker.metadata.partition_counts.get(TRANSACTIONS_TOPIC)
+    place = partition_for(transactional_id, count or 1, TRANSACTIONS_TOPIC)
+    if not count or place not in broker.coordinator_epochs:
         return place, Error.NOT_COORDINATOR
     return place, Error.NONE
 
@@ -95,10 +89,10 @@ def append(
 
 
 def begin_transition(
-    broker: Broker, before: TransactionMetadata, pending: TransactionState | None
+    broker: Broker, place: TopicPartition, before: TransactionMetadata, pending: TransactionState
 ) -> None:
-    """From now on nothing else may change until its record is committed; None: that is over."""
-    broker.transactions[before.transactional_id] = Transaction(before, pending)
+    """From now on nothing else may change until its record is committed."""
+    broker.transactions[before.transactional_id] = Transaction(place, before, pending)
 
 
 def end_transition(broker: Broker, after: TransactionMetadata, *, is_written: bool) -> None:

@@ -71,11 +71,24 @@ def find_coordinator_error(
 def decode_offset_commit(
     request: PendingRequest, entity: Any, context: ApiContext
 ) -> events.OffsetCommitRequested:
-    """Of a partition that is named twice the last counts, as in Kafka's map."""
-    group = str(entity.group_id)
+    return events.OffsetCommitRequested(
+        request.id,
+        str(entity.group_id),
+        int(entity.generation_id_or_member_epoch),
+        committed_offsets(request, entity, context),
+        str(getattr(entity, "member_id", "")),
+        getattr(entity, "group_instance_id", None),
+    )
+
+
+def committed_offsets(
+    request: PendingRequest, entity: Any, context: ApiContext
+) -> tuple[OffsetCommitRecord, ...]:
+    """Of a partition that is named twice the last counts, as in Kafka's map. What has too much
+    metadata is refused by itself."""
     each = (
         OffsetCommitRecord(
-            group,
+            str(entity.group_id),
             TopicPartition(str(topic.name), int(partition.partition_index)),
             OffsetAndMetadata(
                 int(partition.committed_offset),
@@ -91,15 +104,7 @@ def decode_offset_commit(
     for partition, one in asked.items():
         if _metadata_bytes(one) > most:
             request.refused[partition] = Error.OFFSET_METADATA_TOO_LARGE
-    committed = tuple(one for tp, one in asked.items() if tp not in request.refused)
-    return events.OffsetCommitRequested(
-        request.id,
-        group,
-        int(entity.generation_id_or_member_epoch),
-        committed,
-        str(getattr(entity, "member_id", "")),
-        getattr(entity, "group_instance_id", None),
-    )
+    return tuple(one for tp, one in asked.items() if tp not in request.refused)
 
 
 def _metadata_bytes(one: OffsetCommitRecord) -> int:

@@ -12,10 +12,6 @@ from kio.serial.readers import tz_aware_from_i64
 from kio.static.primitive import i32, i64
 
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.group.committed_offsets import (
-    OffsetAndMetadata,
-    OffsetCommitRecord,
-)
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import EndTransactionMarker, TopicPartition
 from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
@@ -32,6 +28,7 @@ from neaptide.clusters.broker.server.apis.entities import (
     in_response,
     milliseconds,
 )
+from neaptide.clusters.broker.server.apis.groups import committed_offsets
 from neaptide.clusters.broker.server.apis.row import (
     ApiContext,
     PendingRequest,
@@ -247,27 +244,12 @@ def transaction_error(
 def decode_txn_offset_commit(
     request: PendingRequest, entity: Any, context: ApiContext
 ) -> events.TxnOffsetCommitRequested:
-    """Of a partition that is named twice the last counts, as in Kafka's map."""
-    group = str(entity.group_id)
-    each = (
-        OffsetCommitRecord(
-            group,
-            TopicPartition(str(topic.name), int(partition.partition_index)),
-            OffsetAndMetadata(
-                int(partition.committed_offset),
-                int(getattr(partition, "committed_leader_epoch", -1)),
-                str(partition.committed_metadata or ""),
-            ),
-        )
-        for topic in entity.topics
-        for partition in topic.partitions
-    )
     return events.TxnOffsetCommitRequested(
         request.id,
-        group,
+        str(entity.group_id),
         int(entity.producer_id),
         int(entity.producer_epoch),
-        tuple({one.partition: one for one in each}.values()),
+        committed_offsets(request, entity, context),
         int(getattr(entity, "generation_id", -1)),
         str(getattr(entity, "member_id", "")),
         getattr(entity, "group_instance_id", None),
@@ -287,7 +269,7 @@ def encode_txn_offset_commit(
             response_class(Api.TXN_OFFSET_COMMIT, version),
             throttle_time=NO_THROTTLE,
             topics=by_topic(
-                effect.results,
+                (*effect.results, *request.refused.items()),
                 lambda name, partitions: topic_class(name=name, partitions=partitions),
                 lambda one: partition_class(
                     partition_index=i32(one[0].partition), error_code=code(one[1])
