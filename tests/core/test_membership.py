@@ -535,7 +535,7 @@ def test_g2_offsets_of_a_group_that_reads_are_not_deleted() -> None:
 def test_a10_who_has_no_room_in_a_record_is_no_member(field: str) -> None:
     """Else the broker could not write the group down later, when nobody waits for an error."""
     one = Coordinator()
-    asked = events.JoinGroupRequested(
+    asked: Any = events.JoinGroupRequested(
         1, "g", "", "x", None, "client", "/127.0.0.1", 10_000, 30_000, "consumer", RANGE
     )
     with pytest.raises(TextTooLongError):

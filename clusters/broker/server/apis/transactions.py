@@ -32,6 +32,7 @@ from neaptide.clusters.broker.server.apis.groups import committed_offsets
 from neaptide.clusters.broker.server.apis.row import (
     ApiContext,
     PendingRequest,
+    Refused,
     Response,
     SendResponse,
 )
@@ -98,9 +99,13 @@ def init_producer_id_error(
 
 def decode_add_partitions(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> events.AddPartitionsToTxnRequested:
+) -> events.AddPartitionsToTxnRequested | Refused:
+    """Leaders ask about one transaction at a time: others are refused."""
     if request.header.version >= VERIFYING_VERSION:
-        [one] = entity.transactions  # as our leaders ask: about one transaction at a time
+        if len(entity.transactions) != 1:
+            nothing = events.AddPartitionsToTxnRequested(request.id, "", -1, -1, ())
+            return Refused(nothing, Error.INVALID_REQUEST)
+        [one] = entity.transactions
         return events.AddPartitionsToTxnRequested(
             request.id,
             str(one.transactional_id),
