@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 
@@ -251,3 +251,12 @@ def test_r7_shrinking_the_isr_to_the_leader_commits_all_and_completes_what_waits
     assert fetched.results[0].records == effects.LogSlice(0, 1, 1_048_576)
     assert leader.delayed == {}
     assert leader.watchers == {}
+
+
+def test_a_copy_has_all_that_the_broker_has_and_dictionaries_of_its_own() -> None:
+    one = given.leading("2.1", records=5, high_watermark=5)
+    copied = one.copy()
+    for field in fields(one):
+        mine, its = getattr(one, field.name), getattr(copied, field.name)
+        assert mine == its, field.name
+        assert (mine is not its) == isinstance(mine, dict | list), field.name
