@@ -195,6 +195,7 @@ NOT_ASKED: Final[Mapping[type, str]] = {
     ),
     effects.RespondFindCoordinator: "clients of a simulation work out where a coordinator is",
     effects.RespondDeleteRecords: "nobody in a simulation deletes records by request",
+    effects.RespondCreatePartitions: "nobody in a simulation asks for more partitions",
     **dict.fromkeys(
         (
             effects.RespondJoinGroup,

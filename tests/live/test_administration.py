@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     ResourceType,
 )
 from kafka import KafkaAdminClient
@@ -141,3 +142,29 @@ def test_the_cluster_and_its_log_directories_are_shown(own_or_kafka: LiveCluster
         assert "log_dir" in shown
     finally:
         other.close()
+
+
+def test_a_topic_gets_more_partitions(own_or_kafka: LiveCluster) -> None:
+    own_or_kafka.create_topic("grows", [BROKERS])
+    admin = AdminClient({"bootstrap.servers": own_or_kafka.bootstrap, "log_level": 0})
+
+    def grow(wanted: NewPartitions) -> None:
+        [done] = admin.create_partitions([wanted], operation_timeout=DEADLINE_S).values()
+        done.result(DEADLINE_S)
+
+    grow(NewPartitions("grows", 2, [[2, 1, 0]]))
+    grow(NewPartitions("grows", 4))
+    with pytest.raises(KafkaException) as refused:
+        grow(NewPartitions("grows", 3))
+    assert refused.value.args[0].name() == "INVALID_PARTITIONS"
+    until(lambda: own_or_kafka.is_known("grows", 4), "all brokers know them")
+    state = own_or_kafka.state("grows", 1)
+    assert (state["leader"], sorted(state["isr"])) == (2, list(BROKERS))
+    producer = Producer({"bootstrap.servers": own_or_kafka.bootstrap, "log_level": 0})
+    offsets: list[int | None] = []
+    for partition in range(4):
+        producer.produce(
+            "grows", b"v", partition=partition, on_delivery=lambda _, m: offsets.append(m.offset())
+        )
+    assert producer.flush(DEADLINE_S) == 0
+    assert offsets == [0] * 4

@@ -15,6 +15,7 @@ from neaptide.clusters.broker.replication.controller import (
 from neaptide.clusters.broker.replication.controller import (
     elections,
     kafka_controller,
+    partition_creation,
     partition_reassignment,
     partition_state_machine,
     reassignments,
@@ -86,6 +87,16 @@ def _on_read(broker: Broker, event: coordination_service.LeaderAndIsrRead, now_m
     partition_state_machine.on_leader_and_isr_read(broker, event, now_ms)
 
 
+def _on_assignment_written(
+    broker: Broker, event: coordination_service.AssignmentWritten, now_ms: int
+) -> None:
+    """Of a partition that is created, or reassigned."""
+    if partition_creation.on_assignment_written(broker, event):
+        partition_state_machine.reconsider(broker, (event.partition,))
+    else:
+        partition_reassignment.on_assignment_written(broker, event, now_ms)
+
+
 def _on_groups_read(broker: Broker, event: events.CommittedOffsetsRead, now_ms: int) -> None:
     group_metadata_manager.on_committed_offsets_read(broker, event, now_ms)
     group_membership.on_groups_read(broker, event, now_ms)
@@ -116,6 +127,7 @@ def _on_session_expired(
 def _on_request_abandoned(broker: Broker, event: events.RequestAbandoned, now_ms: int) -> None:
     purgatory.on_request_abandoned(broker, event, now_ms)
     topic_creation.forget_creation(broker, event.request)
+    partition_creation.forget_growth(broker, event.request)
     elections.forget_elections(broker, event.request)
     shutdowns.forget_shutdown(broker, event.request)
     reassignments.forget_reassignments(broker, event.request)
@@ -126,6 +138,7 @@ def _on_request_abandoned(broker: Broker, event: events.RequestAbandoned, now_ms
 def _on_expired(broker: Broker, timer: events.DelayedOperationExpired, now_ms: int) -> None:
     purgatory.on_delayed_operation_expired(broker, timer, now_ms)
     topic_creation.on_creation_expired(broker, timer.request)
+    partition_creation.on_growth_expired(broker, timer.request)
     elections.on_elections_expired(broker, timer.request)
     reassignments.on_reassignments_expired(broker, timer.request)
 
@@ -185,6 +198,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.ListOffsetsRequested: log_offsets.on_list_offsets,
     events.RequestAbandoned: _on_request_abandoned,
     events.CreateTopicsRequested: topic_creation.on_create_topics,
+    events.CreatePartitionsRequested: partition_creation.on_create_partitions,
     events.TopicWanted: topic_creation.on_topic_wanted,
     # the leader that this broker follows
     events.FetchResponded: replica_fetcher_manager.on_fetch_responded,
@@ -247,7 +261,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     coordination_service.PartitionReassignmentFound: (
         partition_reassignment.on_partition_reassignment_found
     ),
-    coordination_service.AssignmentWritten: partition_reassignment.on_assignment_written,
+    coordination_service.AssignmentWritten: _on_assignment_written,
     coordination_service.LeaderAndIsrChanged: partition_reassignment.on_leader_and_isr_changed,
     coordination_service.TopicCreated: topic_creation.on_topic_created,
     coordination_service.ProducerIdsAllocated: transaction_coordinator.on_producer_ids_allocated,

@@ -47,6 +47,16 @@ class TopicCreation:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionCreation:
+    """A CreatePartitions request: what each topic came to (None: not known yet), and which
+    partitions it gets, with their replicas."""
+
+    request: int
+    results: Mapping[str, TopicResult | None]
+    added: Mapping[str, Mapping[int, tuple[int, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
 class Alteration:
     """One partition of an AlterPartition request, and what it came to (None: not known yet).
 
@@ -149,6 +159,7 @@ class Active:
     fallen: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     unclean: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     creations: Mapping[int, TopicCreation] = field(default_factory=dict)
+    growths: Mapping[int, PartitionCreation] = field(default_factory=dict)
     alterations: tuple[Alteration, ...] = ()
     elections: Elections = Elections()
     shutting_down: Mapping[int, frozenset[TopicPartition]] = field(default_factory=dict)

@@ -22,6 +22,7 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
     with_known_ids,
 )
 from neaptide.clusters.broker.replication.controller.elections import refuse_elections
+from neaptide.clusters.broker.replication.controller.partition_creation import refuse_growths
 from neaptide.clusters.broker.replication.controller.partition_state_machine import reconsider
 from neaptide.clusters.broker.replication.controller.reassignments import (
     loaded,
@@ -71,6 +72,7 @@ def on_session_expired(broker: Broker, event: SessionExpired, now_ms: int) -> No
 
 def _cease(broker: Broker, *, registered: bool) -> None:
     refuse_creations(broker)
+    refuse_growths(broker)
     refuse_alterations(broker)
     refuse_elections(broker)
     refuse_shutdowns(broker)

@@ -28,6 +28,7 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
     Alteration,
 )
 from neaptide.clusters.broker.replication.controller.elections import make_elections
+from neaptide.clusters.broker.replication.controller.partition_creation import complete_growths
 from neaptide.clusters.broker.replication.controller.reassignments import (
     delete_unneeded,
     finish_where_done,
@@ -221,6 +222,7 @@ def settle(
         send_update_metadata(broker, tuple(news), controller.brokers)
     if not controller.writing:  # before, brokers are not informed of what was written either
         complete_creations(broker)
+        complete_growths(broker)
     if again:
         reconsider(broker, again)
     answer_shutdowns(broker, counted)

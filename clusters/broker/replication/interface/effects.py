@@ -439,6 +439,12 @@ class RespondCreateTopics:
 
 
 @dataclass(frozen=True, slots=True)
+class RespondCreatePartitions:
+    request: int
+    results: tuple[TopicResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RespondElectLeaders:
     """Where `error` is one, it concerns the request as a whole."""
 
@@ -651,6 +657,7 @@ Answer = (
     | RespondControl
     | RespondAlterPartition
     | RespondCreateTopics
+    | RespondCreatePartitions
     | RespondElectLeaders
     | RespondControlledShutdown
     | RespondAlterPartitionReassignments

@@ -377,6 +377,22 @@ class CreateTopicsRequested:
     validate_only: bool = False
 
 
+class NewPartitions(NamedTuple):
+    """How many the topic is to have. `assignments`: of the new ones; None: by the controller."""
+
+    topic: str
+    total_count: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitionsRequested:
+    request: int
+    topics: tuple[NewPartitions, ...]
+    timeout_ms: int
+    validate_only: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class TopicWanted:
     """Metadata was asked for a topic that does not exist (auto.create.topics.enable)."""

@@ -238,6 +238,51 @@ def decode_create_topics(
     )
 
 
+def decode_create_partitions(
+    request: PendingRequest, entity: Any, context: ApiContext
+) -> events.CreatePartitionsRequested:
+    def new(topic: Any) -> events.NewPartitions:
+        given = topic.assignments
+        if given is not None:
+            given = tuple(tuple(int(b) for b in one.broker_ids) for one in given)
+        return events.NewPartitions(str(topic.name), int(topic.count), given)
+
+    return events.CreatePartitionsRequested(
+        request.id,
+        tuple(map(new, entity.topics)),
+        milliseconds(entity.timeout),
+        bool(entity.validate_only),
+    )
+
+
+def encode_create_partitions(
+    request: PendingRequest, effect: effects.RespondCreatePartitions, context: ApiContext
+) -> Response:
+    version = request.header.version
+    result = in_response(Api.CREATE_PARTITIONS, version, "CreatePartitionsTopicResult")
+    return SendResponse(
+        make(
+            response_class(Api.CREATE_PARTITIONS, version),
+            throttle_time=NO_THROTTLE,
+            results=tuple(
+                result(
+                    name=TopicName(one.topic),
+                    error_code=code(one.error),
+                    error_message=one.message,
+                )
+                for one in effect.results
+            ),
+        )
+    )
+
+
+def create_partitions_error(
+    event: events.CreatePartitionsRequested, error: Error
+) -> effects.RespondCreatePartitions:
+    failed = tuple(effects.TopicResult(new.topic, error) for new in event.topics)
+    return effects.RespondCreatePartitions(event.request, failed)
+
+
 def encode_create_topics(
     request: PendingRequest, effect: effects.RespondCreateTopics, context: ApiContext
 ) -> Response:

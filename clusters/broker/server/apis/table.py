@@ -389,6 +389,17 @@ _ROWS: Final = (
         ),
     ),
     ApiRow(
+        Api.CREATE_PARTITIONS,
+        {"2.0": Versions(0, 1), "2.8": Versions(0, 3)},  # KIP-195
+        AnsweredByCore(
+            events.CreatePartitionsRequested,
+            cluster.decode_create_partitions,
+            effects.RespondCreatePartitions,
+            cluster.encode_create_partitions,
+            cluster.create_partitions_error,
+        ),
+    ),
+    ApiRow(
         Api.CONTROLLED_SHUTDOWN,
         {},
         AnsweredByCore(
