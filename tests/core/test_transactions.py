@@ -17,6 +17,7 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
 )
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.coordination_service import (
+    CreateTopic,
     ProducerIdsAllocated,
 )
 from neaptide.clusters.broker.replication.interface.effects import Effect
@@ -625,6 +626,16 @@ def test_p4_offsets_of_a_transaction_hold_once_it_is_committed(commit: bool, off
     one.end(commit=commit)
     one.deliver()
     assert _committed(one, is_stable=True) == (offset, True)
+
+
+def test_p4_the_first_who_commits_offsets_has_their_topic_made() -> None:
+    one = broker("2.8", None)
+    step(one, events.UpdateMetadataRequested(1, C, 1, (), LIVE), NOW)
+    created, answer = step(one, events.AddOffsetsToTxnRequested(5, "tx", 1000, 0, "g"), NOW)
+    assert isinstance(created, effects.Coordinate)
+    assert isinstance(created.request, CreateTopic)
+    assert created.request.topic == OFFSETS_TOPIC
+    assert answer == effects.RespondTransaction(5, Error.COORDINATOR_NOT_AVAILABLE)
 
 
 def test_p4_what_is_committed_later_does_not_give_way() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.controller import topic_creation
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     OFFSETS_TOPIC,
@@ -323,9 +324,12 @@ def _is_known(broker: Broker, place: TopicPartition) -> bool:
 
 
 def on_add_offsets(broker: Broker, event: AddOffsetsToTxnRequested, now_ms: int) -> None:
-    """Where the group's offsets are, markers have to go, too."""
+    """Where the group's offsets are, markers have to go, too. The first who asks has the topic
+    made: a group without members may commit nowhere but here."""
     count = broker.metadata.partition_counts.get(OFFSETS_TOPIC)
     if not count:
+        if OFFSETS_TOPIC not in broker.metadata.topics:
+            topic_creation.create_internal_topic(broker, OFFSETS_TOPIC)
         broker.do(RespondTransaction(event.request, Error.COORDINATOR_NOT_AVAILABLE))
         return
     _add(broker, event, (partition_for(event.group, count),), Asked(event.request), now_ms)
