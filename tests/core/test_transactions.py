@@ -503,6 +503,17 @@ def test_p4_after_a_marker_of_a_newer_epoch_sequences_begin_again() -> None:
     assert same.write(epoch=0, sequence=1) is Error.NONE
 
 
+@pytest.mark.parametrize("generation", ["2.8", "4.0"])
+def test_p4_records_of_a_transaction_need_the_id_of_one(generation: str) -> None:
+    one = Coordinator(generation)
+    producer = ProducerSequence(1000, 0, 0, is_transactional=True)
+    batch = events.ProducedBatch(1, 100, "m", producer=producer)
+    one.do(events.ProduceRequested(5, -1, 9_000, ((T, (batch,)),)))
+    [answer] = one.found(effects.RespondProduce)
+    assert answer.results[0].error is Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert one.broker.partitions[T].log.end_offset == 0
+
+
 def test_p4_a_producer_in_a_transaction_writes_nothing_beside_it() -> None:
     one = _started()
     assert one.write(sequence=1, transactional=False) is Error.INVALID_TXN_STATE

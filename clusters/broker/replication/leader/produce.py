@@ -86,7 +86,7 @@ def on_produce(
         for tp, _ in event.partitions
         if tp.topic in INTERNAL_TOPICS
     }
-    errors = {**refused, **internal}
+    errors = {**refused, **internal, **_without_transactional_id(event)}
     appended = {
         tp: Appended(errors[tp], UNKNOWN, UNKNOWN)
         if tp in errors
@@ -101,6 +101,17 @@ def on_produce(
         waiting.complete(broker)
     else:
         purgatory.park(broker, waiting, event.timeout_ms)
+
+
+def _without_transactional_id(event: ProduceRequested) -> Mapping[TopicPartition, Error]:
+    """Records of a transaction need the id of one: else nothing of the request is taken."""
+    batches = (batch for _, produced in event.partitions for batch in produced)
+    if event.transactional_id is not None or not any(
+        batch.producer is not None and batch.producer.is_transactional for batch in batches
+    ):
+        return NOTHING
+    failed = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return dict.fromkeys((place for place, _ in event.partitions), failed)
 
 
 def append(

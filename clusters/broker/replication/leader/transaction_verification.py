@@ -43,7 +43,8 @@ def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
     if not unverified:
         produce.on_produce(broker, event, now_ms)
         return
-    transactional_id = event.transactional_id or ""
+    transactional_id = event.transactional_id
+    assert transactional_id is not None
     coordinator = coordinator_of(broker.metadata, transactional_id, TRANSACTIONS_TOPIC)
     if coordinator is None:
         failed = dict.fromkeys(unverified, Error.COORDINATOR_NOT_AVAILABLE)
@@ -69,7 +70,7 @@ def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
 def _unverified(broker: Broker, event: ProduceRequested) -> dict[TopicPartition, int]:
     """Where a batch would be the first of a transaction; with the offset behind the producer's last
     marker there, which guards what the coordinator will say: it must not be another one by then."""
-    if not broker.rules.verifies_transactions:
+    if not broker.rules.verifies_transactions or event.transactional_id is None:
         return {}
     return {
         place: _after_marker(broker, place, batches)

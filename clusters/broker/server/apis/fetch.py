@@ -187,11 +187,12 @@ def encode_fetch(
     def partition(answered: tuple[effects.FetchedResult, bytes]) -> Any:
         result, records = answered
         high_watermark, log_start_offset = offsets_of(result)
+        is_error = result.error is not Error.NONE
         values = {
             "partition_index": result.partition.partition,
             "error_code": code(_fetch_error_of(result)),
             "high_watermark": high_watermark,
-            "last_stable_offset": result.last_stable_offset,
+            "last_stable_offset": UNKNOWN_OFFSET if is_error else result.last_stable_offset,
             "log_start_offset": log_start_offset,
             "aborted_transactions": aborted(result, records),
             "records": records,
