@@ -207,6 +207,11 @@ def check_settings(asked: RandomRun) -> RandomRun:
 def check_own(asked: RandomRun) -> RandomRun:
     """Raises UsageError where a system of the user's own cannot do what is asked for."""
     check_system_on(asked.system, asked.place)
+    if asked.place.name == "simulation":
+        raise UsageError(
+            "A workload needs brokers that run, and the simulation has none: search it with"
+            " `neaptide explore`, or choose another --host."
+        )
     if asked.system.used is not None and asked.settings:
         raise UsageError(
             f"--set: {asked.system.used.file} names a cluster that is just used; its brokers have"

@@ -54,6 +54,8 @@ PLAYED = {
         "retry-reorder-plain",
         "consumer-truncation",
         "obeys-earlier-controller",
+        "hanging-transaction",
+        "late-marker",
     ),
     "neaptide:2.8": ("hw-truncation-loss", "not-enough-after-append", "stale-diverging-answer"),
     "neaptide:4.0": (
@@ -65,6 +67,8 @@ PLAYED = {
         "out-of-range-a",
         "obeys-earlier-controller",
         "hw-two-rounds",
+        "aborted-read",
+        "hanging-transaction",
         "auto-commit-loss-after",
         "auto-commit-loss-before",
         "commit-async-regress-lost",

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from neaptide.clusters.errors import UsageError
-from neaptide.harness.play.random_asked import RandomRun, check_load
+from neaptide.clusters.hosts.place import parse_place
+from neaptide.harness.play.random_asked import RandomRun, check_load, check_own
 from neaptide.harness.play.random_load import tasks_of
 from neaptide.harness.scenarios.systems import parse_systems
 from neaptide.workloads.catalog import WORKLOADS, Clients, Workload, find_workload
@@ -88,6 +89,13 @@ def test_what_does_not_go_together_is_refused_in_one_sentence(run: RandomRun, sa
 def test_a_wrong_option_is_refused(given: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         find_workload("groups").parse_options(given)
+
+
+def test_the_simulation_has_no_brokers_for_a_workload() -> None:
+    for workload in ("append", "txn"):
+        with pytest.raises(UsageError, match="search it with `neaptide explore`"):
+            check_own(asked(workload, OWN, place=parse_place("simulation")))
+        assert check_own(asked(workload, OWN))
 
 
 def test_a_number_must_be_one() -> None:
