@@ -101,15 +101,8 @@ def on_offset_commit(broker: Broker, event: OffsetCommitRequested, now_ms: int) 
         return
     appended = append_records(broker, topic_partition, event.committed, now_ms)
     forget_pending(broker, topic_partition, event.committed)
-    _wait(broker, DelayedCommit(event.request, topic_partition, appended, event.committed))
-
-
-def _wait(broker: Broker, commit: DelayedCommit) -> None:
-    waiting = commit.updated(broker)
-    if waiting.is_complete(broker):
-        waiting.complete(broker)
-    else:
-        purgatory.park(broker, waiting, broker.settings.offsets_commit_timeout_ms)
+    waiting = DelayedCommit(event.request, topic_partition, appended, event.committed)
+    purgatory.complete_or_park(broker, waiting, broker.settings.offsets_commit_timeout_ms)
 
 
 @rule
@@ -132,11 +125,9 @@ def on_txn_offset_commit(broker: Broker, event: TxnOffsetCommitRequested, now_ms
     records = event.committed
     appended = append_records(broker, topic_partition, records, now_ms, producer)
     if appended.error in (None, Error.NONE):
-        add_pending(broker, topic_partition, event.producer_id, event.committed)
-    _wait(
-        broker,
-        DelayedCommit(event.request, topic_partition, appended, event.committed, is_pending=True),
-    )
+        add_pending(broker, topic_partition, event.producer_id, records)
+    waiting = DelayedCommit(event.request, topic_partition, appended, records, is_pending=True)
+    purgatory.complete_or_park(broker, waiting, broker.settings.offsets_commit_timeout_ms)
 
 
 @dataclass(frozen=True, slots=True)

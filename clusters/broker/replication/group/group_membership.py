@@ -383,13 +383,8 @@ def _store(
     number = -broker.next_sequence  # no request of a client: whoever asked may be gone by then
     broker.next_sequence += 1
     generation, given = group.generation_id, dict(assignments)
-    waiting = DelayedGeneration(
-        number, topic_partition, appended, group.group, generation, given
-    ).updated(broker)
-    if waiting.is_complete(broker):
-        waiting.complete(broker)
-    else:
-        purgatory.park(broker, waiting, broker.settings.offsets_commit_timeout_ms)
+    waiting = DelayedGeneration(number, topic_partition, appended, group.group, generation, given)
+    purgatory.complete_or_park(broker, waiting, broker.settings.offsets_commit_timeout_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,11 +34,8 @@ UNKNOWN = -1
 
 def on_delete_records(broker: Broker, event: DeleteRecordsRequested, now_ms: int) -> None:
     asked = {place: _delete(broker, place, offset, now_ms) for place, offset in event.partitions}
-    waiting = DelayedDeleteRecords(event.request, asked).updated(broker)
-    if waiting.is_complete(broker):
-        waiting.complete(broker)
-    else:
-        purgatory.park(broker, waiting, event.timeout_ms)
+    waiting = DelayedDeleteRecords(event.request, asked)
+    purgatory.complete_or_park(broker, waiting, event.timeout_ms)
 
 
 @dataclass(frozen=True, slots=True)

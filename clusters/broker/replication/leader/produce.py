@@ -96,11 +96,8 @@ def on_produce(
     if acks in (0, 1):
         respond(broker, event.request, acks, appended)
         return
-    waiting = DelayedProduce(event.request, appended, acks).updated(broker)
-    if waiting.is_complete(broker):
-        waiting.complete(broker)
-    else:
-        purgatory.park(broker, waiting, event.timeout_ms)
+    waiting = DelayedProduce(event.request, appended, acks)
+    purgatory.complete_or_park(broker, waiting, event.timeout_ms)
 
 
 def _without_transactional_id(event: ProduceRequested) -> Mapping[TopicPartition, Error]:

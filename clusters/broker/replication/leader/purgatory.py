@@ -26,6 +26,15 @@ def park(broker: Broker, operation: DelayedOperation, timeout_ms: int) -> None:
     broker.set_timer(DelayedOperationExpired(operation.request), timeout_ms)
 
 
+def complete_or_park(broker: Broker, operation: DelayedOperation, timeout_ms: int) -> None:
+    """Answers a request at once where its outcome is known, as Kafka's tryCompleteElseWatch."""
+    operation = operation.updated(broker)
+    if operation.is_complete(broker):
+        operation.complete(broker)
+    else:
+        park(broker, operation, timeout_ms)
+
+
 @rule
 def unpark(broker: Broker, operation: DelayedOperation) -> None:
     del broker.delayed[operation.request]

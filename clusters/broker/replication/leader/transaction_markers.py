@@ -49,11 +49,8 @@ def on_write_txn_markers(broker: Broker, event: WriteTxnMarkersRequested, now_ms
             appended[marker, place] = produce.append(
                 broker, place, (batch,), ACKS_ALL, now_ms, of_coordinator=True
             )
-    waiting = DelayedMarkers(event.request, appended).updated(broker)
-    if waiting.is_complete(broker):
-        waiting.complete(broker)
-    else:
-        purgatory.park(broker, waiting, broker.settings.request_timeout_ms)
+    waiting = DelayedMarkers(event.request, appended)
+    purgatory.complete_or_park(broker, waiting, broker.settings.request_timeout_ms)
 
 
 @dataclass(frozen=True, slots=True)

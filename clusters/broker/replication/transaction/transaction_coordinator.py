@@ -166,11 +166,8 @@ def _transit(
     number = -broker.next_sequence
     broker.next_sequence += 1
     epoch = broker.coordinator_epochs[place]
-    delayed = DelayedTransition(number, place, epoch, appended, after, waiting).updated(broker)
-    if delayed.is_complete(broker):
-        delayed.complete(broker)
-    else:
-        purgatory.park(broker, delayed, after.timeout_ms)
+    delayed = DelayedTransition(number, place, epoch, appended, after, waiting)
+    purgatory.complete_or_park(broker, delayed, after.timeout_ms)
 
 
 # --- InitProducerId -------------------------------------------------------------------------------

@@ -113,14 +113,19 @@ def _metadata_bytes(one: OffsetCommitRecord) -> int:
 
 
 def encode_offset_commit(
-    request: PendingRequest, effect: effects.RespondOffsetCommit, context: ApiContext
+    request: PendingRequest,
+    effect: effects.RespondOffsetCommit | effects.RespondTxnOffsetCommit,
+    context: ApiContext,
 ) -> Response:
-    version = request.header.version
-    partition_class = in_response(Api.OFFSET_COMMIT, version, "OffsetCommitResponsePartition")
-    topic_class = in_response(Api.OFFSET_COMMIT, version, "OffsetCommitResponseTopic")
+    """TxnOffsetCommit, too: their responses differ in nothing but their names."""
+    api, version = request.header.api, request.header.version
+    topic_class, partition_class = (
+        in_response(api, version, f"{api.message_name}Response{part}")
+        for part in ("Topic", "Partition")
+    )
     return SendResponse(
         make(
-            response_class(Api.OFFSET_COMMIT, version),
+            response_class(api, version),
             throttle_time=NO_THROTTLE,
             topics=by_topic(
                 (*effect.results, *request.refused.items()),

@@ -530,7 +530,7 @@ _ROWS: Final = (
             events.TxnOffsetCommitRequested,
             transactions.decode_txn_offset_commit,
             effects.RespondTxnOffsetCommit,
-            transactions.encode_txn_offset_commit,
+            groups.encode_offset_commit,
             transactions.txn_offset_commit_error,
         ),
     ),

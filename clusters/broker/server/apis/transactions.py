@@ -261,30 +261,6 @@ def decode_txn_offset_commit(
     )
 
 
-def encode_txn_offset_commit(
-    request: PendingRequest, effect: effects.RespondTxnOffsetCommit, context: ApiContext
-) -> Response:
-    version = request.header.version
-    topic_class = in_response(Api.TXN_OFFSET_COMMIT, version, "TxnOffsetCommitResponseTopic")
-    partition_class = in_response(
-        Api.TXN_OFFSET_COMMIT, version, "TxnOffsetCommitResponsePartition"
-    )
-    return SendResponse(
-        make(
-            response_class(Api.TXN_OFFSET_COMMIT, version),
-            throttle_time=NO_THROTTLE,
-            topics=by_topic(
-                (*effect.results, *request.refused.items()),
-                lambda name, partitions: topic_class(name=name, partitions=partitions),
-                lambda one: partition_class(
-                    partition_index=i32(one[0].partition), error_code=code(one[1])
-                ),
-                lambda one: one[0],
-            ),
-        )
-    )
-
-
 def txn_offset_commit_error(
     event: events.TxnOffsetCommitRequested, error: Error
 ) -> effects.RespondTxnOffsetCommit:
