@@ -5,7 +5,7 @@ Four kinds of nodes, each with a state, a copy, and functions of its own. None k
 network_node       messages on their way, cuts and holds, open requests, the time; network: its
                    values, blocking: what may pass
 broker_node        the core that the live broker runs, its disk and timers; effect_handlers: what
-                   the core asks for; fetching, controlling, controller_calls: requests to
+                   the core asks for; fetching, controlling, broker_calls: requests to
                    other brokers; retaining: retention
 coordination_node  sessions; service: the znodes
 client_node        what clients know; clients: its values; asking, producing, idempotent,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from neaptide.clusters.broker.replication.group.committed_offsets import partition_for
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
 from neaptide.clusters.simulation.client_node import ClientNode
 from neaptide.clusters.simulation.clients import RETRY_AFTER_MS
@@ -35,6 +36,39 @@ def reaches(client: ClientNode, broker: int) -> bool:
         return False
     there, back = Link(CLIENT, broker, CLIENTS), Link(broker, CLIENT, CLIENTS)
     return not any(cut.covers(there) or cut.covers(back) for cut in client.network.cuts)
+
+
+def coordinator_of(client: ClientNode, name: str, topic: str) -> int | None:
+    """Of a group, or of a transactional id, as the clients believe; asked anew where that broker is
+    dead. `topic`: the internal topic of such coordinators."""
+    configuration = client.network.spec.internal_topics.get(topic)
+    assert configuration is not None, f"no {topic} in this world"
+    place = partition_for(name, len(configuration.assignment), topic)
+    known = client.coordinators.get(place)
+    if known is not None and known in client.network.listening:
+        return known
+    newest = newest_leader(client, place)
+    if newest is not None:
+        client.coordinators[place] = newest
+    return newest
+
+
+def forget_coordinator(client: ClientNode, broker: int) -> None:
+    """It has not answered, or says that it is none: the next who asks asks who it is."""
+    known = client.coordinators.items()
+    client.coordinators = {place: one for place, one in known if one != broker}
+
+
+def leader_of(client: ClientNode, partition: int, to: int | None = None) -> int | None:
+    """Who leads a partition of the world's topic, as the clients believe; asked anew where that
+    broker is dead."""
+    known = client.leaders.get((partition, to))
+    if known is not None and known in client.network.listening:
+        return known
+    newest = newest_leader(client, TopicPartition(client.network.spec.topic, partition), to)
+    if newest is not None:
+        client.leaders[partition, to] = newest
+    return newest
 
 
 def newest_leader(

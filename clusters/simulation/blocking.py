@@ -51,6 +51,17 @@ def _counts(network: Network, hold: Hold) -> bool:
     return hold.times is None or count < hold.times
 
 
+def is_held(network: Network, entry: Entry) -> bool:
+    """Whether a rule keeps such a message, which has come to it already."""
+    link, body = entry.link, entry.body
+    return link is not None and any(
+        not hold.drops
+        and is_matched(network, hold, link, body)
+        and (hold.times is None or network.held_by.get(entry.sequence) == hold.name)
+        for hold in network.holds.values()
+    )
+
+
 def is_dropped(network: Network, link: Link, entry: Entry) -> bool:
     for hold in network.holds.values():
         if hold.drops and is_matched(network, hold, link, entry.body) and _counts(network, hold):
@@ -84,7 +95,7 @@ def is_matched(
 
 def _facts(
     network: Network, link: Link, body: object, partition: TopicPartition
-) -> Mapping[str, int | None]:
+) -> Mapping[str, int | str | None]:
     """What conditions may ask of a message; an answer is of the round of its request."""
     facts = facts_of(body, partition)
     if link.channel != FETCH:

@@ -1,7 +1,7 @@
 """A broker's node: its process, which is the core that the live server runs, and what it has there.
 
 The disk outlives the process. What the core asks for is carried out in effect_handlers; requests to
-other brokers are the network's (fetching, controlling, controller_calls).
+other brokers are the network's (fetching, controlling, broker_calls).
 """
 
 from __future__ import annotations

@@ -9,10 +9,18 @@ from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from neaptide.clusters.broker.replication.model import ProducerSequence
+from neaptide.clusters.broker.replication.model import ProducerSequence, TopicPartition
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.clusters.simulation.broker_node import BrokerNode
-from neaptide.clusters.simulation.clients import GroupOperation, Load, Outcome, Poll, Read, Send
+from neaptide.clusters.simulation.clients import (
+    GroupOperation,
+    Load,
+    Outcome,
+    Poll,
+    Read,
+    Send,
+    TransactionalProducer,
+)
 from neaptide.clusters.simulation.network_node import Network
 
 
@@ -47,12 +55,15 @@ class ClientNode:
     sequences: dict[tuple[int, int | None], ProducerSequence] = field(default_factory=dict)
     next_producer_id: int = 0
     asking: GroupOperation | None = None  # of a group: at most one thing at a time
-    coordinators: dict[str, int] = field(default_factory=dict)  # as last answered, by group
+    # As last answered, by partitions of internal topics.
+    coordinators: dict[TopicPartition, int] = field(default_factory=dict)
     # What second clients of groups ask meanwhile, by request.
     asking_too: dict[int, GroupOperation] = field(default_factory=dict)
     # As last acknowledged, by group and partition.
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
     group_operations: tuple[GroupOperation, ...] = ()  # that are done, in order
+    transactional: dict[str, TransactionalProducer] = field(default_factory=dict)  # by their names
+    transactions_begun: int = 0
 
     def copy(self, network: Network, brokers: Mapping[int, BrokerNode]) -> ClientNode:
         """Of the same node in another network, among its brokers."""
@@ -69,6 +80,7 @@ class ClientNode:
             coordinators=dict(self.coordinators),
             asking_too=dict(self.asking_too),
             committed=dict(self.committed),
+            transactional=dict(self.transactional),
         )
 
     def settle(self, send: Send, outcome: Outcome) -> None:
@@ -89,4 +101,10 @@ class ClientNode:
     def unsettled(self) -> tuple[Send, ...]:
         """What was sent, or is to be sent, and has no outcome."""
         sent = (send for _, sends in self.in_flight.values() for send in sends)
-        return (*sent, *self.waiting)
+        of_open = (send for one in self.transactional.values() for send in one.unsettled)
+        return (*sent, *self.waiting, *of_open)
+
+    def is_acked(self, value: str) -> bool:
+        """Also where the transaction that it is in has not ended."""
+        written = (one.written for one in self.transactional.values())
+        return value in self.acked or any(value in one for one in written)

@@ -12,14 +12,19 @@ from typing import Final
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     INVALID_OFFSET,
+    OFFSETS_TOPIC,
     OffsetAndMetadata,
     OffsetCommitRecord,
-    partition_for,
 )
 from neaptide.clusters.broker.replication.group.group_coordinator import NO_GENERATION
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.simulation.asking import AnswerLate, newest_leader, try_later
+from neaptide.clusters.simulation.asking import (
+    AnswerLate,
+    coordinator_of,
+    forget_coordinator,
+    try_later,
+)
 from neaptide.clusters.simulation.client_node import ClientNode
 from neaptide.clusters.simulation.clients import REQUEST_TIMEOUT_MS, GroupOperation
 from neaptide.clusters.simulation.network import CLIENT, CLIENTS, Entry
@@ -69,7 +74,7 @@ def ask_again(client: ClientNode) -> None:
     asking = client.asking
     if asking is None or asking.request is not None:
         return
-    coordinator = _coordinator(client, asking.group)
+    coordinator = coordinator_of(client, asking.group, OFFSETS_TOPIC)
     if coordinator is None:
         try_later(client)
         return
@@ -113,19 +118,6 @@ def _take_answer_too(client: ClientNode, body: effects.RespondOffsetFetch) -> No
         _note(client, done)
 
 
-def _coordinator(client: ClientNode, group: str) -> int | None:
-    """As the clients believe; asked anew where that broker is dead."""
-    known = client.coordinators.get(group)
-    if known is not None and known in client.network.listening:
-        return known
-    assert client.network.spec.offsets is not None, "no __consumer_offsets in this world"
-    partition = partition_for(group, len(client.network.spec.offsets.assignment))
-    newest = newest_leader(client, partition)
-    if newest is not None:
-        client.coordinators[group] = newest
-    return newest
-
-
 # --- what comes of it ----------------------------------------------------------------------------
 
 
@@ -164,7 +156,8 @@ def _note(client: ClientNode, done: GroupOperation) -> None:
 def _not_answered(client: ClientNode, asking: GroupOperation) -> None:
     """Refused, lost or late: somebody else may be asked."""
     client.asking = replace(asking, request=None)
-    client.coordinators.pop(asking.group, None)
+    if asking.to is not None:
+        forget_coordinator(client, asking.to)
     try_later(client)
 
 
@@ -188,4 +181,4 @@ def broken(client: ClientNode, broker_id: int) -> None:
     asking = client.asking
     if asking is not None and asking.request is not None and asking.to == broker_id:
         _not_answered(client, asking)
-    client.coordinators = {g: b for g, b in client.coordinators.items() if b != broker_id}
+    forget_coordinator(client, broker_id)

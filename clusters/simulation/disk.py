@@ -23,11 +23,20 @@ from neaptide.clusters.broker.replication.model import Batch, TopicPartition
 from neaptide.clusters.broker.replication.partition import (
     leader_epoch_file_cache,
     producer_state_manager,
+    transactions,
 )
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import Epochs
 from neaptide.clusters.broker.replication.partition.producer_state_manager import Producers
+from neaptide.clusters.broker.replication.partition.transactions import (
+    NO_TRANSACTIONS,
+    AbortedTransaction,
+    Transactions,
+)
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.replication.rule import rule
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    TransactionMetadata,
+)
 
 SEGMENT_BYTES: Final = 1 << 30
 
@@ -51,6 +60,25 @@ class SimulatedLog:
     @property
     def producers(self) -> Producers:
         return producer_state_manager.of_batches(self.batches)
+
+    def transactions(self, high_watermark: int) -> Transactions:
+        """Those that are open, and those whose markers are not committed yet."""
+        found = NO_TRANSACTIONS
+        for batch in self.batches:
+            found = transactions.after(found, batch)
+        return transactions.replicated(found, high_watermark)
+
+    @property
+    def aborted(self) -> tuple[AbortedTransaction, ...]:
+        """All that have ended so: what a transaction index has."""
+        return transactions.aborted_by(NO_TRANSACTIONS, self.batches)
+
+    @property
+    def transactional_ids(self) -> tuple[TransactionMetadata, ...]:
+        """What a log of `__transaction_state` says of each: its last record counts."""
+        records = (value for batch in self.batches for value in values_of(batch))
+        states = (one for one in records if isinstance(one, TransactionMetadata))
+        return tuple({one.transactional_id: one for one in states}.values())
 
     @property
     def committed_offsets(self) -> CommittedOffsets:
@@ -257,7 +285,13 @@ class Disk:
             each.reopen()
         return {
             tp: StoredReplica(
-                UnifiedLog(log.start_offset, log.end_offset, log.epochs, producers=log.producers),
+                UnifiedLog(
+                    log.start_offset,
+                    log.end_offset,
+                    log.epochs,
+                    producers=log.producers,
+                    transactions=log.transactions(self.high_watermarks.get(tp, 0)),
+                ),
                 self.high_watermarks.get(tp, 0),
                 log.topic_id,
             )

@@ -14,8 +14,9 @@ from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.rule import rule
 from neaptide.clusters.broker.replication.step import begin, shut_down, step
-from neaptide.clusters.simulation import controller_calls, controlling, fetching
+from neaptide.clusters.simulation import broker_calls, controlling, fetching
 from neaptide.clusters.simulation.broker_node import BrokerNode
+from neaptide.clusters.simulation.clients import FetchAnswered
 from neaptide.clusters.simulation.network import CLIENT, CLIENTS, CONTROL, COORDINATION, SERVICE
 from neaptide.clusters.simulation.parts import TimerDue
 
@@ -78,14 +79,20 @@ def _write(node: BrokerNode, effect: Any) -> None:
 
 
 def _read_producers(node: BrokerNode, effect: effects.ReadProducers) -> None:
-    found = node.disk.logs[effect.partition].producers
-    handle(node, events.ProducersRead(effect.partition, found))
+    log = node.disk.logs[effect.partition]
+    transactions = log.transactions(effect.high_watermark)
+    handle(node, events.ProducersRead(effect.partition, log.producers, transactions))
 
 
 @rule
 def read_committed_offsets(node: BrokerNode, effect: effects.ReadCommittedOffsets) -> None:
     found = node.disk.logs[effect.partition].committed_offsets
     handle(node, events.CommittedOffsetsRead(effect.partition, found))
+
+
+def _read_transactions(node: BrokerNode, effect: effects.ReadTransactions) -> None:
+    found = node.disk.logs[effect.partition].transactional_ids
+    handle(node, events.TransactionsRead(effect.partition, found))
 
 
 # --- what goes to others -------------------------------------------------------------------------
@@ -100,10 +107,17 @@ def _respond(node: BrokerNode, effect: Any) -> None:
 def _respond_to_client(node: BrokerNode, effect: Any) -> None:
     answer: object = effect
     if isinstance(effect, effects.RespondFetch):
-        fetcher = events.FetcherId(node.broker_id, 0)
-        found = fetching.read(node, effect.results)
-        answer = events.FetchResponded(fetcher, effect.request, found)
+        found, *_ = fetching.read(node, effect.results)  # nobody waits where there are several
+        is_transactional = node.network.spec.transactions is not None and found.batches
+        aborted = node.disk.logs[found.partition].aborted if is_transactional else ()
+        answer = FetchAnswered(effect.request, found, aborted)
     node.network.send(node.broker_id, CLIENT, CLIENTS, answer)
+
+
+def _respond_of_transaction(node: BrokerNode, effect: Any) -> None:
+    """To a leader that verifies, or to a client."""
+    is_asked = broker_calls.is_asked(node.network, effect.request)
+    (_answer_broker if is_asked else _respond_to_client)(node, effect)
 
 
 def _close_fetcher(node: BrokerNode, effect: effects.CloseFetcher) -> None:
@@ -122,12 +136,12 @@ def _stop_sending(node: BrokerNode, effect: effects.StopSendingControl) -> None:
     controlling.stop_sending(node.network, node.broker_id, effect.brokers)
 
 
-def _ask_controller(node: BrokerNode, effect: Any) -> None:
-    controller_calls.ask(node.network, node.broker_id, effect)
+def _ask_broker(node: BrokerNode, effect: Any) -> None:
+    broker_calls.ask(node.network, node.broker_id, effect)
 
 
 def _answer_broker(node: BrokerNode, effect: Any) -> None:
-    controller_calls.respond(node.network, node.broker_id, effect)
+    broker_calls.respond(node.network, node.broker_id, effect)
 
 
 # --- what it puts off ----------------------------------------------------------------------------
@@ -152,15 +166,21 @@ HANDLERS: Final[Mapping[type, Callable[[BrokerNode, Any], None]]] = {
     **dict.fromkeys(get_args(effects.LogWrite), _write),
     effects.ReadProducers: _read_producers,
     effects.ReadCommittedOffsets: read_committed_offsets,
+    effects.ReadTransactions: _read_transactions,
     effects.SetTimer: _set_timer,
     effects.CancelTimer: _cancel_timer,
     effects.Coordinate: _coordinate,
     effects.SendControl: _send_control,
     effects.StopSendingControl: _stop_sending,
-    effects.SendAlterPartition: _ask_controller,
+    effects.SendAlterPartition: _ask_broker,
     effects.RespondAlterPartition: _answer_broker,
-    effects.SendControlledShutdown: _ask_controller,
+    effects.SendControlledShutdown: _ask_broker,
     effects.RespondControlledShutdown: _answer_broker,
+    effects.SendWriteTxnMarkers: _ask_broker,
+    effects.RespondWriteTxnMarkers: _answer_broker,
+    effects.SendAddPartitionsToTxn: _ask_broker,
+    effects.RespondTransaction: _respond_of_transaction,
+    effects.RespondInitProducerId: _respond_to_client,
     effects.SendFetch: fetching.ask,
     effects.SendOffsetForLeaderEpoch: fetching.ask,
     effects.SendListOffsets: fetching.ask,
@@ -178,20 +198,14 @@ HANDLERS: Final[Mapping[type, Callable[[BrokerNode, Any], None]]] = {
     effects.RespondListPartitionReassignments: _pass_over,
 }
 NOT_ASKED: Final[Mapping[type, str]] = {
-    effects.RespondInitProducerId: "clients of a simulation give themselves producer ids",
+    effects.RespondTxnOffsetCommit: "transactions of a simulation commit no offsets",
     **dict.fromkeys(
         (
-            effects.ReadTransactions,
-            effects.RespondTransaction,
-            effects.RespondTxnOffsetCommit,
-            effects.RespondWriteTxnMarkers,
             effects.RespondDescribeTransactions,
             effects.RespondListTransactions,
             effects.RespondDescribeProducers,
-            effects.SendWriteTxnMarkers,
-            effects.SendAddPartitionsToTxn,
         ),
-        "there are no transactions in a simulation",
+        "nobody in a simulation describes transactions",
     ),
     effects.RespondFindCoordinator: "clients of a simulation work out where a coordinator is",
     effects.RespondDeleteRecords: "nobody in a simulation deletes records by request",

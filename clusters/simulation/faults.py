@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from neaptide.clusters.broker.replication.interface.administration import ShutdownRequested
 from neaptide.clusters.simulation import (
-    controller_calls,
+    broker_calls,
     controlling,
     fetching,
     producing,
@@ -22,14 +22,18 @@ from neaptide.clusters.simulation.network import (
     CONTROL,
     CONTROL_ANSWERS,
     FETCH,
+    MARKERS,
     SERVICE,
+    VERIFICATION,
     Cut,
+    Entry,
     Hold,
 )
 from neaptide.clusters.simulation.world import World
 
 __all__ = [
     "cut",
+    "deliver",
     "depose",
     "discard",
     "elect",
@@ -161,8 +165,8 @@ def _reset(world: World, healed: set[Cut]) -> None:
             continue
         if link.channel == CLIENTS:
             producing.break_connection(world.clients, entry)
-        if link.channel == ALTER:
-            controller_calls.lose(world.network, entry)
+        if link.channel in (ALTER, MARKERS, VERIFICATION):
+            broker_calls.lose(world.network, entry)
             continue
         if link.channel != FETCH or SERVICE in (link.source, link.target):
             continue
@@ -193,23 +197,49 @@ def hold(world: World, rule: Hold) -> None:
 
 
 def release(world: World, name: str) -> None:
-    """What was held goes on, in order."""
-    world.network.holds.pop(name, None)
+    """What was held goes on, in order; but for what its sender has given up."""
+    rule = world.network.holds.pop(name, None)
+    if rule is not None:
+        _take_abandoned(world, rule)
     world.network.unblock()
+
+
+def deliver(world: World, name: str) -> bool:
+    """What was held arrives although its senders have given it up. False: one has not, and nothing
+    is delivered."""
+    rule = world.network.holds[name]
+    if any(_is_held_by(world, rule, entry) for entry in world.network.waiting):
+        return False
+    del world.network.holds[name]
+    for entry in _take_abandoned(world, rule):
+        world.deliver_now(entry)
+    world.network.unblock()
+    return True
+
+
+def _take_abandoned(world: World, rule: Hold) -> list[Entry]:
+    network = world.network
+    meant = [entry for entry in network.abandoned if _is_held_by(world, rule, entry)]
+    network.abandoned = tuple(entry for entry in network.abandoned if entry not in meant)
+    return meant
+
+
+def _is_held_by(world: World, rule: Hold, entry: Entry) -> bool:
+    link = entry.link
+    return link is not None and is_matched(world.network, rule, link, entry.body)
 
 
 def discard(world: World, name: str) -> int:
     """What was held is thrown away: its connections break. A controller sends it again."""
     rule = world.network.holds.pop(name)
-    held = [
-        entry
-        for entry in world.network.waiting
-        if entry.link is not None and is_matched(world.network, rule, entry.link, entry.body)
-    ]
+    _take_abandoned(world, rule)
+    held = [entry for entry in world.network.waiting if _is_held_by(world, rule, entry)]
     for entry in held:
         assert entry.link is not None
-        if entry.link.channel == ALTER:
-            controller_calls.lose(world.network, entry)
+        if entry.link.channel in broker_calls.APIS:
+            broker_calls.lose(world.network, entry)
+        elif entry.link.channel == CLIENTS:
+            producing.break_connection(world.clients, entry)
         elif entry.link.channel not in (CONTROL, CONTROL_ANSWERS):
             fetching.break_connection(world.network, entry.link, entry)
         else:

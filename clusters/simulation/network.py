@@ -24,6 +24,8 @@ CONTROL: Final = "control"
 CONTROL_ANSWERS: Final = "control answers"  # where a rule is about them; others arrive at once
 ALTER: Final = "alter partition"  # of leaders to their controller, and back
 SHUTDOWN: Final = "controlled shutdown"  # of brokers that stop to their controller, and back
+MARKERS: Final = "markers"  # of transaction coordinators to leaders, and back
+VERIFICATION: Final = "verification"  # of leaders to transaction coordinators, and back
 COORDINATION: Final = "coordination"
 CLIENTS: Final = "client"
 PURPOSES: Final = {
@@ -32,12 +34,14 @@ PURPOSES: Final = {
     CONTROL_ANSWERS: "replication",
     ALTER: "coordination",
     SHUTDOWN: "coordination",
+    MARKERS: "replication",
+    VERIFICATION: "replication",
     COORDINATION: "coordination",
     CLIENTS: "client",
 }
-REPLICATION: Final = (FETCH, CONTROL, CONTROL_ANSWERS, ALTER)
+REPLICATION: Final = (FETCH, CONTROL, CONTROL_ANSWERS, ALTER, MARKERS, VERIFICATION)
 
-Facts = Mapping[str, int | None]
+Facts = Mapping[str, int | str | None]
 
 
 class Link(NamedTuple):
@@ -101,6 +105,8 @@ class Hold:
         if link.channel == FETCH:
             kind = _KINDS.get(type(body))
             return kind is not None and kind[0] == self.message and self.api in (kind[1], "any")
+        if link.channel in (MARKERS, VERIFICATION, CLIENTS):
+            return (self.message, self.api) == OF_TRANSACTIONS.get(type(body))
         return (self.message, self.api) == kind_of_control(body)
 
 
@@ -130,7 +136,16 @@ ALTERATIONS: Final[Mapping[type, tuple[str, str]]] = {
     events.AlterPartitionRequested: ("request", "alter_partition"),
     events.AlterPartitionResponded: ("response", "alter_partition"),
 }
-APIS: Final = ("fetch", "offset_for_leader_epoch", *CONTROL_APIS.values())
+# Between clients and brokers, and brokers that speak for them.
+OF_TRANSACTIONS: Final[Mapping[type, tuple[str, str]]] = {
+    events.ProduceRequested: ("request", "produce"),
+    events.InitProducerIdRequested: ("request", "init_producer_id"),
+    events.AddPartitionsToTxnRequested: ("request", "add_partitions_to_txn"),
+    events.EndTxnRequested: ("request", "end_txn"),
+    events.WriteTxnMarkersRequested: ("request", "write_txn_markers"),
+    events.AddPartitionsToTxnResponded: ("response", "add_partitions_to_txn"),
+    events.WriteTxnMarkersResponded: ("response", "write_txn_markers"),
+}
 
 
 def kind_of_control(body: object) -> tuple[str, str] | None:
@@ -141,9 +156,25 @@ def kind_of_control(body: object) -> tuple[str, str] | None:
     return None if api is None else ("request", api)
 
 
-def facts_of(body: object, partition: TopicPartition) -> dict[str, int | None]:
+def facts_of(body: object, partition: TopicPartition) -> dict[str, int | str | None]:
     """The numbers of a message about one partition, by the names that conditions use."""
+    if type(body) in OF_TRANSACTIONS:
+        return _facts_of_transaction(body)
     return next((_facts(one) for one in _parts(body) if one.partition == partition), {})
+
+
+def _facts_of_transaction(body: object) -> dict[str, int | str | None]:
+    match body:
+        case events.ProduceRequested():
+            return {"transactional_id": body.transactional_id, "acks": body.acks}
+        case events.InitProducerIdRequested() | events.AddPartitionsToTxnRequested():
+            return {"transactional_id": body.transactional_id}
+        case events.EndTxnRequested():
+            committed = int(body.is_commit)
+            return {"transactional_id": body.transactional_id, "committed": committed}
+        case events.WriteTxnMarkersRequested(markers=((marker, _), *_)):
+            return {"committed": int(marker.is_commit), "producer_epoch": marker.producer_epoch}
+    return {}
 
 
 _Part = (
@@ -172,12 +203,12 @@ def _parts(body: object) -> Sequence[_Part]:
     return ()
 
 
-def _facts(part: _Part) -> dict[str, int | None]:
+def _facts(part: _Part) -> dict[str, int | str | None]:
     match part:
         case events.FetchedPartition():
             return {"fetch_offset": part.fetch_offset}
         case events.FetchResult():
-            facts: dict[str, int | None] = {
+            facts: dict[str, int | str | None] = {
                 "high_watermark": part.high_watermark,
                 "log_start_offset": part.log_start_offset,
                 "records_bytes": sum(batch.size for batch in part.batches),

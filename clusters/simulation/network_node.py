@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import heappush
-from typing import Final
+from typing import Final, NamedTuple
 
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation.network import (
@@ -23,6 +23,14 @@ from neaptide.clusters.simulation.network import (
 from neaptide.clusters.simulation.parts import Asked, Call, FetchPosition, Recorder, WorldSpec
 
 START_US: Final = 1_000_000_000
+
+
+class CallKey(NamedTuple):
+    """A broker's request to another. `which`: of several on a channel."""
+
+    channel: str
+    asker: int
+    which: int
 
 
 class Shown:
@@ -63,6 +71,7 @@ class Shown:
 
 class Network:
     __slots__ = (
+        "abandoned",
         "asked",
         "blocked_links",
         "calls",
@@ -104,8 +113,9 @@ class Network:
         self.held_by: dict[int, str] = {}  # messages, by rules that take so many only
         self.ever_held: frozenset[str] = frozenset()
         self.asked: dict[int, Asked] = {}
-        # To controllers, by channel and asker; replaced, never changed.
-        self.calls: dict[tuple[str, int], Call] = {}
+        self.calls: dict[CallKey, Call] = {}  # replaced, never changed
+        # Requests that a rule holds and whose senders have given them up: they may still arrive.
+        self.abandoned: tuple[Entry, ...] = ()
         self.unanswered: dict[Link, Entry] = {}  # controllers' requests, where a rule is about it
         self.shown = Shown()
         self.recorder: Recorder | None = None
@@ -130,6 +140,7 @@ class Network:
         other.ever_held = self.ever_held
         other.asked = self.asked.copy()
         other.calls = self.calls
+        other.abandoned = self.abandoned
         other.unanswered = self.unanswered
         other.shown = self.shown.copy()
         other.recorder = self.recorder
@@ -182,6 +193,10 @@ class Network:
         for entry in waiting:
             again = entry._replace(due_us=max(self.now_us, entry.due_us))
             heappush(self.own if entry.link is None else self.messages, again)
+
+    def abandon(self, entries: Iterable[Entry]) -> None:
+        """Requests that are held, and no longer in the network: only `deliver` has them arrive."""
+        self.abandoned = (*self.abandoned, *(e for e in entries if hasattr(e.body, "request")))
 
     def remove(self, meant: Callable[[Entry], bool]) -> list[Entry]:
         """Takes messages out of the network; a link whose blocked message goes may be free."""

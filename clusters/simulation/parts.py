@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from neaptide.clusters.broker.replication.generation import Generation
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import (
     LeaderAndIsr,
@@ -14,6 +15,9 @@ from neaptide.clusters.broker.replication.model import (
     TopicPartition,
 )
 from neaptide.clusters.broker.replication.settings import ReplicationSettings
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    TRANSACTIONS_TOPIC,
+)
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.clusters.simulation.clients import GroupOperation, Read
 from neaptide.clusters.simulation.network import Clock, Entry, Noise
@@ -36,10 +40,16 @@ class WorldSpec:
     clocks: Mapping[int, Clock] = field(default_factory=dict)
     producer: ProducerOptions = field(default_factory=ProducerOptions)
     offsets: TopicConfiguration | None = None  # `__consumer_offsets`; None: there is none
+    transactions: TopicConfiguration | None = None  # `__transaction_state`; None: there is none
     second_client: bool = False  # of every group: asks all brokers where it is, too
     # Acknowledgements that promise something, where producers differ; None: all of them.
     acks_promised: frozenset[int] | None = None
     linger_ms: int = 0  # of producers; above 0 a request takes a record of each partition
+
+    @property
+    def internal_topics(self) -> Mapping[str, TopicConfiguration]:
+        named = {OFFSETS_TOPIC: self.offsets, TRANSACTIONS_TOPIC: self.transactions}
+        return {topic: one for topic, one in named.items() if one is not None}
 
 
 class TimerDue(NamedTuple):
@@ -81,10 +91,10 @@ class Asked(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A request to a controller that waits for its answer. `number`: `request` in the message."""
+    """A broker's request that waits for its answer. `number`: `request` in the message."""
 
     number: int
-    controller: int
+    target: int
     sequence: int
     sent_us: int
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.simulation import committing, idempotent
+from neaptide.clusters.simulation import committing, idempotent, transactional
 from neaptide.clusters.simulation.asking import (
     AnswerLate,
     Retry,
-    newest_leader,
+    leader_of,
     try_later,
 )
 from neaptide.clusters.simulation.client_node import ClientNode
@@ -26,6 +26,7 @@ from neaptide.clusters.simulation.clients import (
     REQUEST_TIMEOUT_MS,
     RESENT,
     RETRIABLE,
+    FetchAnswered,
     Load,
     Outcome,
     Poll,
@@ -121,7 +122,7 @@ def _send_waiting(client: ClientNode) -> None:
         if not is_free and (left or _in_flight(client) >= most or _lingers(client, send)):
             left.append(send)
             continue
-        leader = _leader(client, send.partition, send.to)
+        leader = leader_of(client, send.partition, send.to)
         if leader is None:
             left.append(send)
             try_later(client)
@@ -153,7 +154,7 @@ def _others(client: ClientNode, leader: int, send: Send) -> Iterator[Send]:
             continue
         seen.add(other.partition)
         fits = (other.to, other.acks) == (send.to, send.acks)
-        if fits and _leader(client, other.partition, other.to) == leader:
+        if fits and leader_of(client, other.partition, other.to) == leader:
             yield other
 
 
@@ -203,17 +204,6 @@ def _send(client: ClientNode, leader: int, sends: tuple[Send, ...]) -> None:
     client.network.later(waits_ms * 1_000, AnswerLate(number))
 
 
-def _leader(client: ClientNode, partition: int, to: int | None = None) -> int | None:
-    """Who leads, as the clients believe; asked anew where that broker is dead."""
-    known = client.leaders.get((partition, to))
-    if known is not None and known in client.network.listening:
-        return known
-    newest = newest_leader(client, TopicPartition(client.network.spec.topic, partition), to)
-    if newest is not None:
-        client.leaders[partition, to] = newest
-    return newest
-
-
 # --- what happens to them ------------------------------------------------------------------------
 
 
@@ -224,6 +214,7 @@ def take(client: ClientNode, body: object) -> bool:
         _send_waiting(client)
         _read_on(client)
         committing.ask_again(client)
+        transactional.go_on(client)
         return True
     if isinstance(body, LingerOver):
         _send_waiting(client)
@@ -241,7 +232,7 @@ def take(client: ClientNode, body: object) -> bool:
         client.leaders.pop((reading.partition, None), None)
         try_later(client)
         return True
-    return committing.is_late(client, body.request)
+    return committing.is_late(client, body.request) or transactional.is_late(client, body.request)
 
 
 def _burst(client: ClientNode) -> bool:
@@ -282,10 +273,11 @@ def break_connection(client: ClientNode, lost: Entry) -> None:
         if number in client.in_flight:
             _unanswered(client, number, "_TRANSPORT")
     reading = client.reading
-    if reading is not None and isinstance(lost.body, events.FetchResponded | events.FetchRequested):
+    if reading is not None and isinstance(lost.body, FetchAnswered | events.FetchRequested):
         client.reading = replace(reading, request=None)
         try_later(client)
     committing.connection_lost(client, lost)
+    transactional.connection_lost(client, lost)
 
 
 def broken(client: ClientNode, broker_id: int) -> None:
@@ -301,13 +293,16 @@ def broken(client: ClientNode, broker_id: int) -> None:
         if leader == broker_id:
             del client.leaders[known]
     committing.broken(client, broker_id)
+    transactional.broken(client, broker_id)
 
 
 def take_answer(client: ClientNode, body: object) -> None:
     """A broker's answer has arrived."""
+    if transactional.take_answer(client, body):
+        return
     if isinstance(body, effects.RespondProduce):
         _on_produced(client, body)
-    elif isinstance(body, events.FetchResponded):
+    elif isinstance(body, FetchAnswered):
         _on_read(client, body)
     else:
         committing.take_answer(client, body)
@@ -357,7 +352,7 @@ def _read_on(client: ClientNode) -> None:
     reading = client.reading
     if reading is None or reading.request is not None:
         return
-    leader = _leader(client, reading.partition)
+    leader = leader_of(client, reading.partition)
     if leader is None:
         try_later(client)
         return
@@ -369,15 +364,18 @@ def _read_on(client: ClientNode) -> None:
     number = client.network.number()
     asked = events.FetchedPartition(partition, offset, 1 << 20)
     client.reading = replace(reading, offset=offset, request=number)
-    client.network.send(CLIENT, leader, CLIENTS, events.FetchRequested(number, -1, 0, 0, (asked,)))
+    is_committed = client.network.spec.transactions is not None
+    request = events.FetchRequested(number, -1, 0, 0, (asked,), is_committed=is_committed)
+    client.network.send(CLIENT, leader, CLIENTS, request)
     client.network.later(REQUEST_TIMEOUT_MS * 1_000, AnswerLate(number))
 
 
-def _on_read(client: ClientNode, body: events.FetchResponded) -> None:
+def _on_read(client: ClientNode, body: FetchAnswered) -> None:
+    """It reads to the high watermark: where a transaction is open before that, it waits."""
     reading = client.reading
-    if reading is None or reading.request != body.sequence:
+    if reading is None or reading.request != body.request:
         return
-    result = body.results[0]
+    result = body.result
     if result.error is not Error.NONE:
         is_out_of_range = result.error is Error.OFFSET_OUT_OF_RANGE
         # Who does not lead says nothing of where the log starts either.
@@ -389,7 +387,7 @@ def _on_read(client: ClientNode, body: events.FetchResponded) -> None:
         return
     found = [
         (batch.base_offset + index, batch.leader_epoch, value)
-        for batch in result.batches
+        for batch in body.committed
         for index, value in enumerate(values_of(batch))
         if batch.base_offset + index >= reading.offset
     ]
@@ -406,6 +404,9 @@ def _on_read(client: ClientNode, body: events.FetchResponded) -> None:
         client.reading = None
         client.reads_done += 1
         client.read_end = next_offset
-    else:
-        client.reading = replace(reading, offset=next_offset, request=None, seeks_start=False)
+        return
+    client.reading = replace(reading, offset=next_offset, request=None, seeks_start=False)
+    if result.batches:
         _read_on(client)
+    else:
+        try_later(client)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 from uuid import NAMESPACE_URL, uuid5
 
 from neaptide.clusters.broker.replication.errors import Error
@@ -24,11 +24,13 @@ from neaptide.clusters.broker.replication.model import (
 from neaptide.clusters.broker.replication.rule import rule
 
 Notifications = list[tuple[int, object]]
+PRODUCER_IDS_IN_BLOCK: Final = 1_000
 
 
 class Service:
     __slots__ = (
         "_gives_topic_ids",
+        "_producer_id_blocks",
         "_sequence",
         "_topic_ids",
         "_transactions",
@@ -63,6 +65,7 @@ class Service:
         self._sequence = 0
         self._gives_topic_ids = False  # to topics that the controller finds without one
         self._topic_ids = 0  # how many were given
+        self._producer_id_blocks = 0  # likewise
 
     def copy(self) -> Service:
         other = Service()
@@ -81,6 +84,7 @@ class Service:
         other._sequence = self._sequence
         other._gives_topic_ids = self._gives_topic_ids
         other._topic_ids = self._topic_ids
+        other._producer_id_blocks = self._producer_id_blocks
         return other
 
     # --- sessions --------------------------------------------------------------------------------
@@ -140,10 +144,17 @@ class Service:
             case coordination_service.CreateTopic(number, topic, configuration, gives):
                 return self._create(broker, number, topic, configuration, gives_topic_id=gives)
             case coordination_service.AllocateProducerIds():
-                raise AssertionError("clients of a simulation give themselves producer ids")
+                return self._allocate_producer_ids(broker)
             case _:
                 return self._administer(broker, request)
         return []
+
+    def _allocate_producer_ids(self, broker: int) -> Notifications:
+        """Behind those that clients of a simulation give themselves."""
+        self._producer_id_blocks += 1
+        first = self._producer_id_blocks * PRODUCER_IDS_IN_BLOCK
+        end = first + PRODUCER_IDS_IN_BLOCK
+        return [(broker, coordination_service.ProducerIdsAllocated(first, end))]
 
     def _administer(
         self, broker: int, request: coordination_service.AdministrationRequest

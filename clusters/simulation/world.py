@@ -14,13 +14,12 @@ from typing import Final, Protocol
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation import (
     blocking,
-    controller_calls,
+    broker_calls,
     controlling,
     effect_handlers,
     fetching,
@@ -33,6 +32,7 @@ from neaptide.clusters.simulation.coordination_node import CoordinationNode
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.clusters.simulation.network import (
     CLIENT,
+    CLIENTS,
     CONTROL,
     CONTROL_ANSWERS,
     COORDINATION,
@@ -168,8 +168,10 @@ class World:
         if (network.holds or self.spec.noise) and blocking.is_dropped(network, link, entry):
             if link.channel in (CONTROL, CONTROL_ANSWERS):
                 controlling.lose(network, entry)
-            elif link.channel in controller_calls.APIS:
-                controller_calls.lose(network, entry)
+            elif link.channel in broker_calls.APIS:
+                broker_calls.lose(network, entry)
+            elif link.channel == CLIENTS:
+                producing.break_connection(self.clients, entry)
             else:
                 fetching.break_connection(network, link, entry)
             return False
@@ -206,8 +208,8 @@ class World:
                 return self.coordination.time_out(body, entry.due_us)
             case controlling.ControlRetry() | controlling.ControlUnanswered():
                 return controlling.take(network, body, entry.due_us)
-            case controller_calls.CallTimedOut():
-                return controller_calls.time_out(network, body, entry.due_us)
+            case broker_calls.CallTimedOut():
+                return broker_calls.time_out(network, body, entry.due_us)
             case _:
                 network.reach(entry.due_us)
                 return producing.take(self.clients, body)
@@ -238,8 +240,8 @@ class World:
                 return
             if isinstance(body, fetching.ANSWERS):
                 fetching.arrived(network, link.target, body)
-            elif link.channel in controller_calls.APIS:
-                controller_calls.arrived(network, link.target, link.channel, body)
+            elif link.channel in broker_calls.APIS:
+                broker_calls.arrived(network, link.target, link.channel, body)
             requests = controlling.answered_by(self.nodes[link.target], entry, link)
             for request, error in zip(requests, self.handle(link.target, body), strict=False):
                 controlling.answer(network, request, error)
@@ -301,8 +303,9 @@ class World:
         network.listening = tuple(one for one in network.listening if one != broker_id)
         network.paused -= {broker_id}
         fetching.die(network, broker_id)
-        controller_calls.die(network, broker_id)
+        broker_calls.die(network, broker_id)
         gone = network.remove(lambda entry: _dies_with(entry, broker_id))
+        network.abandoned = tuple(e for e in network.abandoned if not _dies_with(e, broker_id))
         controlling.forget_answers(network, broker_id)
         if network.recorder is not None:
             for entry in gone:
@@ -335,7 +338,7 @@ def start_world(spec: WorldSpec, watch: Callable[[World], None] = lambda world: 
     while len(world.service.sessions) < len(spec.brokers) and world.advance():
         pass
     world.service.add_topic(spec.topic, spec.configuration)
-    if spec.offsets is not None:
-        world.service.add_topic(OFFSETS_TOPIC, spec.offsets)
+    for topic, configuration in spec.internal_topics.items():
+        world.service.add_topic(topic, configuration)
     world.network.notify(world.service.topics_changed())
     return world

@@ -29,15 +29,18 @@ from neaptide.clusters.broker.replication.partition.producer_state_manager impor
     ProducerStateEntry,
 )
 from neaptide.clusters.broker.replication.partition.remote_replica import NEVER_MS, RemoteReplica
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    TransactionMetadata,
+)
 from neaptide.clusters.simulation import parts
+from neaptide.clusters.simulation.broker_calls import CallTimedOut, is_under_way
 from neaptide.clusters.simulation.broker_node import BrokerNode
 from neaptide.clusters.simulation.client_node import ClientNode
 from neaptide.clusters.simulation.clients import GroupOperation, Outcome, Read, Send
-from neaptide.clusters.simulation.controller_calls import CallTimedOut, is_under_way
 from neaptide.clusters.simulation.coordination_node import CoordinationNode
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.clusters.simulation.network import Entry, Hold
-from neaptide.clusters.simulation.network_node import Network, Shown
+from neaptide.clusters.simulation.network_node import CallKey, Network, Shown
 from neaptide.clusters.simulation.service import Service
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants import Watch
@@ -175,6 +178,11 @@ def age_ms(section: Section, at_ms: int | None) -> int | None:
     return at_ms if at_ms is None or at_ms == NEVER_MS else section.now_ms - at_ms
 
 
+def _since_ms(section: Section, at_ms: int) -> int:
+    """Below 0: it has not begun."""
+    return at_ms if at_ms < 0 else section.now_ms - at_ms
+
+
 def age_us(section: Section, at_us: int | None) -> int | None:
     return at_us if at_us is None else section.world.now_us - at_us
 
@@ -257,11 +265,11 @@ def _by_broker(section: Section, of_brokers: Mapping[int, Any]) -> Any:
     return tuple(walked)
 
 
-def _calls(section: Section, calls: Mapping[tuple[str, int], parts.Call]) -> Any:
+def _calls(section: Section, calls: Mapping[CallKey, parts.Call]) -> Any:
     walked = []
-    for (channel, asker), one in sorted(calls.items()):
-        section.broker_id = asker
-        walked.append((channel, asker, section.walk(one)))
+    for key, one in sorted(calls.items()):
+        section.broker_id = key.asker
+        walked.append((tuple(key), section.walk(one)))
     return tuple(walked)
 
 
@@ -336,6 +344,7 @@ OF: Final[Mapping[type, Mapping[str, How | LeftOut]]] = {
     IsrChanges: {"last_change_ms": age_ms, "last_propagation_ms": age_ms},
     Delayed: {"until_ms": age_ms},
     ProducerStateEntry: {"seen_ms": age_ms},
+    TransactionMetadata: {"started_ms": _since_ms},
     coordination_service.IsrChangeNotified: {"names": names},
     coordination_service.DeleteIsrChangeNotifications: {"names": names},
     # The nodes, and the network between them.
@@ -357,6 +366,7 @@ OF: Final[Mapping[type, Mapping[str, How | LeftOut]]] = {
         "sequence": LeftOut("the next of the numbers given in order"),
         "messages": _messages,
         "waiting": _messages,
+        "abandoned": _messages,
         "own": _own,
         "asked": _asked,
         "calls": _calls,

@@ -43,7 +43,7 @@ def is_lost(world: World) -> bool:
 
 def abstract(world: World) -> Hashable:
     """What two worlds have in common whose commits are not worth a distinction."""
-    if world.spec.offsets is None:
+    if not world.spec.internal_topics:
         return None
     return tuple(
         _of_partition(world, TopicPartition(topic, number))

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import tomlkit
 
-from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.simulation.asking import leaders_known, newest_leader
 from neaptide.clusters.simulation.network import CONTROL_APIS, CONTROLLER
 from neaptide.clusters.simulation.world import World
@@ -142,14 +141,13 @@ def _cluster_lines(target: Target, cluster: Cluster) -> Iterator[str]:
     replicas = [f"[{', '.join(_quoted(name) for name in one)}]" for one in assignment]
     of = f"[{', '.join(replicas)}]"
     yield f"topics.{spec.topic} = {{ assignment = {of}, settings = {{ {settings} }} }}"
-    if spec.offsets is not None:
-        of_offsets = ", ".join(
-            f"{_quoted(name)} = {_value(value)}" for name, value in spec.offsets.settings.items()
+    for topic, internal in spec.internal_topics.items():
+        [numbers] = internal.assignment.values()
+        of_internal = ", ".join(
+            f"{_quoted(name)} = {_value(value)}" for name, value in internal.settings.items()
         )
-        yield (
-            f"topics.{OFFSETS_TOPIC} = {{ assignment = [{replicas[0]}],"
-            f" settings = {{ {of_offsets} }} }}"
-        )
+        named = ", ".join(_quoted(names[number]) for number in numbers)
+        yield f"topics.{topic} = {{ assignment = [[{named}]], settings = {{ {of_internal} }} }}"
     yield ""
     yield "[cluster.settings]"
     for name, value in cluster.settings.items():
@@ -179,7 +177,7 @@ def _step_lines(
         table.update(steps.table_of(_to_the_leader(target, step, before)))
         keys = table.as_string()[1:-1]
         yield f"{step.verb} = {{ {keys} }}" if keys else f"{step.verb} = {{}}"
-    if isinstance(step, steps.Hold):
+    if isinstance(step, steps.Hold | steps.Begin):
         return
     conditions = list(_conditions(target, world, before))
     conditions += _operated(target, world, step, before)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.simulation import committing, faults, producing
+from neaptide.clusters.simulation import committing, faults, producing, transactional
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.looking import all_partitions, deleted_before, looking_at
 from neaptide.nemesis.search.observed import WorldObserved, assigned, is_reassigning
@@ -124,8 +124,19 @@ def committed_groups(world: World) -> list[tuple[str, int]]:
     return sorted(world.clients.committed)
 
 
+def end_transactions(world: World) -> None:
+    """The producers end, and each transactional id has another one, which aborts what is open."""
+    clients = world.clients
+    ids = dict.fromkeys(one.transactional_id for one in clients.transactional.values())
+    for name in tuple(clients.transactional):
+        transactional.die(clients, name)
+    for number, transactional_id in enumerate(ids):
+        transactional.open_producer(clients, f"last {number}", transactional_id)
+
+
 def end(world: World) -> Ended:
     heal_all(world)
+    end_transactions(world)
     level = converge(world)
     final = read_to_end(world)
     end_offset = world.clients.read_end

@@ -226,7 +226,8 @@ class _Writer:
         text = self._document(schedule, {f"neaptide:{self.search.rules.name}": self.outcome})
         expect = {f"neaptide:{self.search.rules.name}": self.outcome}
         for name, rules in GENERATIONS.items():
-            if self.search.idempotence and rules.idempotence is None:
+            needs = self.search.idempotence or self.target.spec.transactions is not None
+            if needs and rules.idempotence is None:
                 continue
             outcome = self._judged(text, rules).outcome
             if outcome != "unknown":

@@ -19,11 +19,13 @@ from neaptide.clusters.broker.replication.generation import FetchOfOthers
 from neaptide.clusters.broker.replication.interface.events import AlterPartitionRequested
 from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr
 from neaptide.clusters.broker.replication.partition.partition_rules import Follower, Leader
-from neaptide.clusters.simulation.network import ALTER, CONTROL_APIS, Hold
+from neaptide.clusters.simulation.broker_calls import ONE_AT_A_TIME
+from neaptide.clusters.simulation.network import ALTER, CONTROL_APIS, FETCH, Hold
+from neaptide.clusters.simulation.network_node import CallKey
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.player import MissedError
-from neaptide.nemesis.search import commits
+from neaptide.nemesis.search import commits, transactions
 from neaptide.nemesis.search.ending import end
 from neaptide.nemesis.search.invariants import (
     CORE_ERRORS,
@@ -35,11 +37,11 @@ from neaptide.nemesis.search.invariants import (
 )
 from neaptide.nemesis.search.judge import Judged, judge
 from neaptide.nemesis.search.looking import deleted_before, each, promised, read
-from neaptide.nemesis.search.moves import BOUNCE, FAULTS, HELD, Drawing, draw_moves
+from neaptide.nemesis.search.moves import BOUNCE, FAULTS, HELD, OF_MARKERS, Drawing, draw_moves
 from neaptide.nemesis.search.observed import assigned
 from neaptide.nemesis.search.perform import Performer
 from neaptide.nemesis.search.rest import rest, retention_looks, sessions_end
-from neaptide.nemesis.search.targets import BAD, COMMITS, DEPOSE, Target
+from neaptide.nemesis.search.targets import BAD, COMMITS, DEPOSE, TRANSACT, Target
 from neaptide.nemesis.search.worlds import ready_world
 
 T = TypeVar("T")
@@ -48,7 +50,7 @@ DRAWN_OF_SHELF: Final = 3
 LOOK_EVERY: Final = 100  # schedules: whether the time is over
 SAMPLE_EVERY: Final = 64  # of the schedules that nothing speaks against
 SAMPLE_WATCHED: Final = 8  # … where mistakes are looked for that lose nothing
-_ALWAYS: Final = ("kill", COMMITS, "control")  # faults that no episode leaves out
+_ALWAYS: Final = ("kill", COMMITS, TRANSACT, "control")  # faults that no episode leaves out
 RETENTION_WEIGHT: Final = 1.5  # of waiting, where retention deletes meanwhile
 BROKEN: Final = "broken: "  # an outcome of a watched search: an invariant, by its name
 
@@ -145,6 +147,8 @@ def _swarm(rng: Random, target: Target) -> Drawing:
     if target.spec.rules.alters_partitions and {"control", "power_off"} <= set(faults):
         weights[BOUNCE] = 1.0
     held = tuple(HELD[fault] for fault in faults if fault in HELD)
+    if target.spec.transactions is not None and FETCH in held:
+        held += OF_MARKERS
     return Drawing(target.names, target.acks, weights, held, target.spares)
 
 
@@ -246,7 +250,9 @@ def is_bad(target: Target, judged: Judged) -> bool:
 def is_suspect(world: World) -> bool:
     """An acknowledged record or commit, or what a consumer has read, is not where its leader has
     its log, or two replicas contradict each other."""
-    return commits.is_lost(world) or any(_is_suspect_here(one) for one in each(world))
+    if commits.is_lost(world) or transactions.is_lost(world):
+        return True
+    return any(_is_suspect_here(one) for one in each(world))
 
 
 def _is_suspect_here(world: World) -> bool:
@@ -353,10 +359,10 @@ def _by_isr_change(world: World, state: LeaderAndIsr, logs: Mapping[int, dict[in
     if not world.spec.rules.alters_partitions:
         return 0
     asked = [e.body for e in world.network.waiting if isinstance(e.body, AlterPartitionRequested)]
-    held = [body for body in asked if (ALTER, body.broker_id) in world.network.calls]
+    held = [body for body in asked if _alteration(body) in world.network.calls]
     is_outdated = any(
         (world.nodes[member.broker_id].started_us or 0)
-        > world.network.calls[ALTER, body.broker_id].sent_us
+        > world.network.calls[_alteration(body)].sent_us
         for body in held
         for change in body.partitions
         for member in change.isr
@@ -364,6 +370,10 @@ def _by_isr_change(world: World, state: LeaderAndIsr, logs: Mapping[int, dict[in
     live = (set(logs[member].values()) for member in state.isr if member in world.brokers)
     is_torn = any(not world.clients.acked.keys() <= values for values in live)
     return 4 if is_outdated or is_torn else 2 * bool(held)
+
+
+def _alteration(body: AlterPartitionRequested) -> CallKey:
+    return CallKey(ALTER, body.broker_id, ONE_AT_A_TIME)
 
 
 def _by_offset(logs: Iterable[Mapping[int, object]]) -> dict[int, list[object]]:
@@ -387,6 +397,7 @@ def abstract(world: World) -> Hashable:
         world.service.controller,
         _asked_for(world),
         commits.abstract(world),
+        transactions.abstract(world),
     )
 
 

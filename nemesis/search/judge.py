@@ -18,10 +18,11 @@ from neaptide.nemesis.search.looking import each, promised
 from neaptide.nemesis.search.moved import poll_anomalies
 from neaptide.nemesis.search.observed import assigned
 from neaptide.nemesis.search.regressed import commit_regressions
+from neaptide.nemesis.search.targets import ANOMALOUS
 
 WORST_FIRST = ("diverged", "lost", "duplicated", "reordered", "skipped")
-_WORST_OF_ALL = (*WORST_FIRST, "unknown", "unavailable", "held")  # of several partitions
-# Anomaly → the outcome that it proves; None: a broken promise that no word names.
+_WORST_OF_ALL = (*WORST_FIRST, ANOMALOUS, "unknown", "unavailable", "held")  # of several partitions
+# Anomaly → the outcome that it proves.
 OUTCOMES = {
     "replica-divergence": "diverged",
     "lost-write": "lost",
@@ -36,8 +37,8 @@ OUTCOMES = {
     "nonmonotonic-send": "reordered",
     "poll-skip": "skipped",
     "int-poll-skip": "skipped",
-    "G1a": None,
-    "high-watermark-regression": None,
+    "G1a": ANOMALOUS,
+    "high-watermark-regression": ANOMALOUS,
 }
 
 
@@ -103,10 +104,7 @@ def _is_complete(ended: Ended) -> bool:
 
 def _worst(found: Counter[str]) -> str:
     proved = [OUTCOMES[name] for name, count in found.items() if count and name in OUTCOMES]
-    for word in WORST_FIRST:
-        if word in proved:
-            return word
-    return "unknown" if proved else "held"
+    return next((word for word in (*WORST_FIRST, ANOMALOUS) if word in proved), "held")
 
 
 # --- one value -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Final
+from typing import Final, Literal
 
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     OFFSETS_TOPIC,
@@ -19,10 +19,13 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
 )
 from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.simulation.asking import newest_leader
 from neaptide.clusters.simulation.network import (
     ALTER,
     CONTROL,
     FETCH,
+    MARKERS,
+    VERIFICATION,
 )
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
@@ -35,9 +38,11 @@ from neaptide.nemesis.search.passed import Passed, Trace, conditions_of, ends_of
 from neaptide.nemesis.search.perform import Performer
 from neaptide.nemesis.search.rest import rest
 from neaptide.nemesis.search.spared import is_safe_without, is_torn_one_trusted, loses_by_design
-from neaptide.nemesis.search.targets import COMMITS, DEPOSE, REPLICAS_MIN
+from neaptide.nemesis.search.targets import COMMITS, DEPOSE, LATE, REPLICAS_MIN, TRANSACT
 
 GROUP: Final = "g"
+TRANSACTIONAL_ID: Final = "x"
+LATE_RULE: Final = "late"
 POWER_OFFS_MAX: Final = 1  # losing every page cache at once loses records everywhere
 
 
@@ -64,7 +69,10 @@ def draw_moves(
     kind = rng.choices(kinds, tuple(drawing.weights.values()))[0]
     several = _SEVERAL.get(kind)
     if several is not None:
-        return several(rng, world, so_far, drawing)
+        moves = several(rng, world, so_far, drawing)
+        is_held = kind == TRANSACT and len(moves) == 1 and rng.random() < drawing.hold_probability
+        hold = _aim(rng, world, so_far, moves[0], drawing) if is_held else None
+        return moves if hold is None else (hold, *moves)
     step = _DRAWS[kind](rng, world, so_far, drawing)
     if step is None or (drawing.spares and loses_by_design(step, world, so_far, drawing.names)):
         return ()
@@ -458,6 +466,71 @@ def _alone(
     return (*cuts, steps.Await()) if is_leader else cuts
 
 
+def _transact(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> tuple[steps.Step, ...]:
+    """A producer begins a transaction, goes on with it, or ends it; or another one comes with its
+    transactional id."""
+    if world.spec.transactions is None:
+        return ()
+    able = [one for one in world.clients.transactional.values() if not one.is_over]
+    if not able or rng.random() < 0.1:
+        opened = _opened(so_far, "producer")
+        return (opened, steps.Begin(opened.name), _send(rng, world, so_far, opened.name))
+    one = rng.choice(able)
+    if one.transaction is None:
+        return (steps.Begin(one.name), _send(rng, world, so_far, one.name))
+    ends = (steps.CommitTransaction(one.name), steps.AbortTransaction(one.name))
+    if one.error:
+        return ends[1:]
+    going_on = (_send(rng, world, so_far, one.name), *ends, steps.Die(one.name))
+    return tuple(rng.choices(going_on, (3.0, 3.0, 2.0, 0.5)))
+
+
+def _late(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> tuple[steps.Step, ...]:
+    """A write of a transaction that has ended meanwhile arrives after all. Where leaders do not ask
+    the coordinator first (KIP-890), only one of a producer that has a successor."""
+    by_number = {number: name for name, number in drawing.names.items()}
+    able = [one for one in world.clients.transactional.values() if one.written and not one.is_over]
+    leader = newest_leader(world.clients, world.partition)
+    if leader is None or world.spec.transactions is None:
+        return ()
+    if not able:
+        opened = _opened(so_far, "raw_producer")
+        return (opened, steps.Begin(opened.name), _send(rng, world, so_far, opened.name, 0))
+    one = rng.choice(able)
+    number = 1 + sum(isinstance(step, steps.Deliver) for step in so_far)
+    rule, where = f"{LATE_RULE} {number}", f"transactional_id == {one.transactional_id}"
+    hold = steps.Hold.of("request", "produce", CLIENT, by_number[leader], where, rule=rule)
+    late = replace(_send(rng, world, so_far, one.name, 0), waits=False)
+    if one.is_raw and world.spec.rules.verifies_transactions:
+        return (hold, late, steps.AbortTransaction(one.name), steps.Deliver(rule))
+    successor = _opened(so_far, "producer")
+    return (hold, late, steps.Die(one.name), successor, steps.Deliver(rule))
+
+
+def _opened(
+    so_far: tuple[steps.Step, ...], kind: Literal["producer", "raw_producer"]
+) -> steps.OpenClient:
+    count = 1 + sum(isinstance(step, steps.OpenClient) for step in so_far)
+    return steps.OpenClient(f"p{count}", kind, transactional_id=TRANSACTIONAL_ID)
+
+
+def _send(
+    rng: Random,
+    world: World,
+    so_far: tuple[steps.Step, ...],
+    client: str,
+    partition: int | None = None,
+) -> steps.Send:
+    count = 1 + sum(isinstance(step, steps.Send) for step in so_far)
+    numbers = tuple(world.spec.configuration.assignment)
+    chosen = rng.choice(numbers) if partition is None else partition
+    return steps.Send(client, (f"x{count}",), chosen)
+
+
 def _unplug(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> tuple[steps.Step, ...]:
@@ -494,7 +567,7 @@ _DRAWS: Final[Mapping[str, Draw]] = {
 BOUNCE: Final = "bounce"  # a move of `control` where ISRs are changed by the controller
 _SEVERAL: Final[
     Mapping[str, Callable[[Random, World, tuple[steps.Step, ...], Drawing], tuple[steps.Step, ...]]]
-] = {"alone": _alone, "unplug": _unplug, BOUNCE: _bounce}
+] = {"alone": _alone, "unplug": _unplug, BOUNCE: _bounce, TRANSACT: _transact, LATE: _late}
 # Fault → the moves that it brings, and how often they are drawn.
 FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
     "kill": {"kill": 3.0, "restart": 2.0},
@@ -512,9 +585,12 @@ FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
     "alone": {"alone": 0.6, "heal": 0.6, "produce": 1.0},
     "unplug": {"stop": 1.5, "unplug": 1.0, "restart": 0.6},
     COMMITS: {"commit": 2.0},
+    TRANSACT: {TRANSACT: 5.0},
+    LATE: {LATE: 1.0},
     "reassign": {"reassign": 1.5},
     "elect": {"elect": 1.0},
     DEPOSE: {"move_controller": 1.0},
 }
 HELD: Final[Mapping[str, str]] = {"hold": FETCH, "control": CONTROL}  # of which channel
+OF_MARKERS: Final = (MARKERS, VERIFICATION)  # … and where there are transactions
 HOLD_PROBABILITY: Final = 0.5

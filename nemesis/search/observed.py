@@ -16,9 +16,10 @@ from neaptide.clusters.broker.replication.model import (
     TopicPartition,
 )
 from neaptide.clusters.simulation.blocking import is_matched
-from neaptide.clusters.simulation.network import REPLICATION
+from neaptide.clusters.simulation.network import CLIENT, CLIENTS, REPLICATION
 from neaptide.clusters.simulation.parts import FetchPosition
 from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.gate.model import CLIENT as CLIENT_END
 
 
 class WorldObserved:
@@ -31,7 +32,7 @@ class WorldObserved:
     # --- clients ---
 
     def acked(self, record: str) -> bool:
-        return record in self._world.clients.acked
+        return self._world.clients.is_acked(record)
 
     def failed(self, record: str) -> bool:
         found = self._world.clients.sends.get(record)
@@ -72,9 +73,6 @@ class WorldObserved:
 
     def hits(self, rule: str) -> int:
         return 0
-
-    def sender_gone(self, rule: str) -> bool:
-        return False
 
     def handled(self, record: str) -> int:
         return 0
@@ -141,12 +139,21 @@ class WorldObserved:
         """Whether its last answer says that it and whom it follows are not in one epoch."""
         return broker in self._world.network.shown.fenced
 
+    def sender_gone(self, rule: str) -> bool:
+        network = self._world.network
+        hold = network.holds.get(rule)
+        return hold is not None and any(
+            link is not None and is_matched(network, hold, link, body)
+            for _, _, link, body in network.abandoned
+        )
+
     def held(self, source: int | str, destination: int | str) -> bool:
         world = self._world
+        ends = tuple(CLIENT if one == CLIENT_END else one for one in (source, destination))
         return any(
             link is not None
-            and (link.source, link.target) == (source, destination)
-            and link.channel in REPLICATION
+            and (link.source, link.target) == ends
+            and link.channel in (*REPLICATION, CLIENTS)
             and destination in world.brokers  # else its connection is broken, and nothing on it
             and any(
                 is_matched(world.network, rule, link, body, world.partition)
@@ -194,9 +201,13 @@ class WorldObserved:
         return self.commits_settled() and self._commits_written() >= commits
 
     def commits_settled(self) -> bool:
-        """Every reachable follower has all that its leader has of `__consumer_offsets`, and knows
+        """Every reachable follower has all that its leader has of the internal topics, and knows
         it to be committed; whatever was lost of it."""
-        return all(self._is_level(partition) for partition in self._of_commits())
+        return all(
+            self._is_level(TopicPartition(topic, number))
+            for topic, configuration in self._world.spec.internal_topics.items()
+            for number in configuration.assignment
+        )
 
     def others_settled(self, *, in_sync: bool = False) -> bool:
         """The same of the topic's other partitions; `in_sync`: with all replicas in the ISR."""
@@ -261,10 +272,7 @@ def assigned(world: World, partition: TopicPartition) -> tuple[int, ...]:
 
 
 def _first(world: World, topic: str) -> TopicConfiguration:
-    if topic == OFFSETS_TOPIC:
-        assert world.spec.offsets is not None
-        return world.spec.offsets
-    return world.spec.configuration
+    return world.spec.internal_topics.get(topic, world.spec.configuration)
 
 
 def is_reassigning(world: World) -> bool:

@@ -21,7 +21,7 @@ from neaptide.clusters.simulation.network import (
 from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import MessageKind
 
-_PER_MESSAGE: Final[Mapping[type, tuple[MessageKind, steps.Api]]] = {
+_OF_REPLICAS: Final[Mapping[type, tuple[MessageKind, steps.Api]]] = {
     events.FetchRequested: ("request", "fetch"),
     events.FetchResponded: ("response", "fetch"),
     events.OffsetForLeaderEpochRequested: ("request", "offset_for_leader_epoch"),
@@ -31,6 +31,13 @@ _CONTROL: Final[Mapping[type, tuple[MessageKind, steps.Api]]] = {
     **{kind: ("request", cast(steps.Api, api)) for kind, api in CONTROL_APIS.items()},
     events.AlterPartitionRequested: ("request", steps.ALTER_PARTITION),
 }
+_OF_TRANSACTIONS: Final[Mapping[type, tuple[MessageKind, steps.Api]]] = {
+    events.WriteTxnMarkersRequested: ("request", "write_txn_markers"),
+    events.WriteTxnMarkersResponded: ("response", "write_txn_markers"),
+    events.AddPartitionsToTxnRequested: ("request", "add_partitions_to_txn"),
+    events.AddPartitionsToTxnResponded: ("response", "add_partitions_to_txn"),
+}
+_KINDS: Final = {**_OF_REPLICAS, **_CONTROL, **_OF_TRANSACTIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +71,10 @@ class Trace:
         link = entry.link
         if link is None or link.channel not in self._channels or link.source == link.target:
             return
-        kind = (_PER_MESSAGE if link.channel == FETCH else _CONTROL).get(type(entry.body))
+        kind = _KINDS.get(type(entry.body))
         if kind is not None:
-            numbers = facts_of(entry.body, self._partition)
+            facts = facts_of(entry.body, self._partition)
+            numbers = {name: one for name, one in facts.items() if not isinstance(one, str)}
             self.passed.append(Passed(link, kind[0], kind[1], numbers, self._topic))
 
     def asked(self, entry: Entry) -> None: ...

@@ -10,9 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
-from neaptide.clusters.simulation import committing, faults, producing
-from neaptide.clusters.simulation.clients import RECORD_BYTES
-from neaptide.clusters.simulation.network import CLIENT, CONTROLLER, SERVICE, Facts, Hold
+from neaptide.clusters.simulation import committing, faults, producing, transactional
+from neaptide.clusters.simulation.clients import RECORD_BYTES, TransactionalProducer
+from neaptide.clusters.simulation.network import (
+    CLIENT,
+    CONTROLLER,
+    OF_TRANSACTIONS,
+    SERVICE,
+    Facts,
+    Hold,
+)
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.conditions import Condition
@@ -23,6 +30,7 @@ from neaptide.nemesis.player import MissedError
 from neaptide.nemesis.search.observed import WorldObserved
 
 CONSUME_WITHIN_US: Final = 20_000_000
+TRANSACTION_WITHIN_US: Final = 20_000_000
 OPERATORS_WAIT_US: Final = 10_000_000  # for the end of what was asked for before
 ACKS: Final[Mapping[str, int]] = {"0": 0, "1": 1, "all": -1}
 
@@ -133,8 +141,65 @@ class Performer:
                 raise MissedError(problem)
         return clients.group_operations[-1].offset
 
+    # --- producers of transactions ---
+
+    def open(self, step: steps.OpenClient) -> None:
+        assert step.transactional_id is not None
+        transactional.open_producer(
+            self.world.clients,
+            step.name,
+            step.transactional_id,
+            is_raw=step.kind == "raw_producer",
+            timeout_ms=int(step.texts.get("transaction.timeout.ms", transactional.TIMEOUT_MS)),
+        )
+        self._done(step.name)
+
+    def begin_transaction(self, step: steps.Begin) -> None:
+        if self._producer(step.client).transaction is not None:
+            raise MissedError(f"{step.client} is in a transaction already")
+        transactional.begin(self.world.clients, step.client)
+
+    def send(self, step: steps.Send) -> None:
+        if self._producer(step.client).transaction is None:
+            raise MissedError(f"{step.client} is in no transaction")
+        for record in step.records:
+            transactional.send(self.world.clients, step.client, record, step.partition)
+        if step.waits:
+            self._done(step.client)
+
+    def commit_transaction(self, step: steps.CommitTransaction) -> None:
+        self._end_transaction(step.client, commits=True)
+
+    def abort_transaction(self, step: steps.AbortTransaction) -> None:
+        self._end_transaction(step.client, commits=False)
+
+    def _end_transaction(self, client: str, *, commits: bool) -> None:
+        """As live, what is not answered in time is given up, and nobody knows the end of it."""
+        if self._producer(client).transaction is None:
+            raise MissedError(f"{client} is in no transaction")
+        transactional.end(self.world.clients, client, commits=commits)
+        self._done(client)
+
+    def die(self, step: steps.Die) -> None:
+        self._producer(step.client)
+        transactional.die(self.world.clients, step.client)
+
+    def _producer(self, client: str) -> TransactionalProducer:
+        if client not in self.world.clients.transactional:
+            raise MissedError(f"the client {client} has ended")
+        return self.world.clients.transactional[client]
+
+    def _done(self, client: str) -> None:
+        """Waits for what it does."""
+        deadline_us = self.world.now_us + TRANSACTION_WITHIN_US
+        while self._producer(client).is_busy:
+            if not self.world.advance(deadline_us):
+                transactional.give_up(self.world.clients, client)
+
+    # --- messages ---
+
     def _speaker(self, name: str) -> int:
-        return CONTROLLER if name == "controller" else self.brokers[name]
+        return {"controller": CONTROLLER, CLIENT_END: CLIENT}.get(name) or self.brokers[name]
 
     def hold(self, step: steps.Hold) -> None:
         self._install(step)
@@ -157,6 +222,10 @@ class Performer:
                 topic=step.topic,
             ),
         )
+
+    def deliver(self, step: steps.Deliver) -> None:
+        if not faults.deliver(self.world, self._rule(step.rule)):
+            raise MissedError(f"a sender of what {step.rule!r} holds is still connected")
 
     def release(self, step: steps.Release) -> None:
         faults.release(self.world, self._rule(step.rule))
@@ -246,8 +315,12 @@ _WAITS: Final = (steps.Await, steps.Measure)  # the condition is all
 def can_do(step: steps.Step) -> bool:
     """Whether a world can: it may hold messages of replicas, and of controllers and brokers."""
     if isinstance(step, steps.Hold | steps.Drop):
+        if step.purpose == "client":
+            return (step.message, step.api) in OF_TRANSACTIONS.values()
         purpose = "coordination" if step.api == steps.ALTER_PARTITION else "replication"
         return step.purpose == purpose and step.api in get_args(steps.Api)
+    if isinstance(step, steps.OpenClient):
+        return step.transactional_id is not None
     if isinstance(step, steps.Elect):
         return step.election == "preferred"
     return isinstance(step, _WAITS) or hasattr(Performer, step.verb)

@@ -68,8 +68,7 @@ def simulate(
 
 def is_simulated(scenario: Scenario) -> bool:
     """Whether a world can do all of its steps."""
-    steps = all(can_do(scheduled.step) for scheduled in scenario.steps)
-    return steps and scenario.transactions is None and scenario.run is None
+    return scenario.run is None and all(can_do(scheduled.step) for scheduled in scenario.steps)
 
 
 class _SimulatedTarget:

@@ -33,7 +33,10 @@ def sessions_end(world: World) -> None:
 
 
 def is_at_rest(world: World) -> bool:
-    if world.clients.in_flight or world.clients.asking or world.network.messages:
+    clients = world.clients
+    if clients.in_flight or clients.asking or world.network.messages:
+        return False
+    if any(one.asked is not None for one in clients.transactional.values()):
         return False
     observed = WorldObserved(world)
     return observed.settled_at(0) and observed.commits_settled() and observed.others_settled()

@@ -14,6 +14,7 @@ from neaptide.clusters.simulation.parts import WorldSpec
 from neaptide.nemesis.search.worlds import world_spec
 
 TOPIC: Final = "t"
+ANOMALOUS: Final = "anomalous"  # the outcome of a broken promise that no word names
 NAMES: Final[Mapping[str, int]] = {"A": 1, "B": 2, "C": 3}
 FOUR: Final[Mapping[str, int]] = {**NAMES, "D": 4}
 FIVE: Final[Mapping[str, int]] = {**FOUR, "E": 5}
@@ -26,11 +27,14 @@ RETENTION_CHECK: Final[Mapping[str, str]] = {"log.retention.check.interval.ms": 
 # Not `duplicated`: a producer that is not idempotent may send again what was appended already.
 BAD: Final = ("diverged", "lost", "reordered")
 COMMITS: Final = "commit"  # the fault that has consumers of a group in it
+TRANSACT: Final = "transact"  # the fault that has producers of transactions in it
+LATE: Final = "late"  # … of which a write arrives late
 DEPOSE: Final = "depose"  # the fault by which another controller is elected
 OF_OPERATORS: Final = ("reassign", "elect", DEPOSE)
 REPLICAS_MIN: Final = 2  # that a reassignment leaves
 COMMIT_ANOMALIES: Final = ("commit-regression",)
 BAD_WITH_IDEMPOTENCE: Final = (*BAD, "duplicated")
+BAD_WITH_TRANSACTIONS: Final = (*BAD, ANOMALOUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,9 @@ def target_of(
     """Brokers, and partitions that all of them replicate, or three of five and more.
 
     The first that starts, A, is controller and the last to lead. Where consumers commit,
-    `__consumer_offsets` is replicated as the first partition is. Where producers want several
-    kinds of acknowledgements, those of acks=all alone are promises.
+    `__consumer_offsets` is replicated as the first partition is; where there are transactions,
+    `__transaction_state` is, and another broker leads it. Where producers want several kinds of
+    acknowledgements, those of acks=all alone are promises.
     """
     brokers = tuple(sorted(names.values()))
     commits = COMMITS in faults
@@ -83,15 +88,27 @@ def target_of(
         else brokers[::-1]
         for number in range(partitions)
     }
-    of_offsets = {k: v for k, v in topic_settings.items() if k not in RETENTION}
-    offsets = TopicConfiguration({0: assignment[0]}, of_offsets) if commits else None
+    of_internal = {k: v for k, v in topic_settings.items() if k not in RETENTION}
+    offsets = TopicConfiguration({0: assignment[0]}, of_internal) if commits else None
+    others = assignment[0][1:] + assignment[0][:1]
+    has_transactions = TRANSACT in faults and rules.idempotence is not None
+    transactions = TopicConfiguration({0: others}, of_internal) if has_transactions else None
     spec = world_spec(
-        rules, settings, brokers, TOPIC, assignment, topic_settings, producer, offsets
+        rules,
+        settings,
+        brokers,
+        TOPIC,
+        assignment,
+        topic_settings,
+        producer,
+        offsets,
+        transactions,
     )
     promised = frozenset({ALL}) if len(acks) > 1 else None
     spec = replace(
         spec, acks_promised=promised, second_client=second_client and commits, linger_ms=linger_ms
     )
     outcomes = BAD_WITH_IDEMPOTENCE if idempotence else BAD
+    outcomes = BAD_WITH_TRANSACTIONS if transactions is not None and not idempotence else outcomes
     anomalies = COMMIT_ANOMALIES if commits else ()
     return Target(spec, names, acks, faults, outcomes, anomalies, watched=watched, spares=spares)

@@ -11,6 +11,7 @@ from neaptide.clusters.cluster import STILL
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.clusters.simulation.parts import WorldSpec
 from neaptide.clusters.simulation.world import World, start_world
+from neaptide.nemesis import steps
 from neaptide.nemesis.scenario import Scenario, Topic
 from neaptide.nemesis.search.observed import WorldObserved
 
@@ -29,6 +30,7 @@ def world_spec(
     topic_settings: Mapping[str, str],
     producer: ProducerOptions | None = None,
     offsets: TopicConfiguration | None = None,
+    transactions: TopicConfiguration | None = None,
 ) -> WorldSpec:
     return WorldSpec(
         rules,
@@ -43,11 +45,12 @@ def world_spec(
         else None,
         producer=producer or ProducerOptions(),
         offsets=offsets,
+        transactions=transactions,
     )
 
 
 def spec_of(scenario: Scenario, rules: Generation) -> WorldSpec:
-    ids, offsets = scenario.brokers, scenario.offsets
+    ids = scenario.brokers
     return world_spec(
         rules,
         scenario.settings,
@@ -56,10 +59,32 @@ def spec_of(scenario: Scenario, rules: Generation) -> WorldSpec:
         _assignment(scenario.topic, ids),
         scenario.topic.settings,
         scenario.producer,
-        None
-        if offsets is None
-        else TopicConfiguration(_assignment(offsets, ids), offsets.settings),
+        _configuration(scenario.offsets, ids),
+        _transactions(scenario, rules),
     )
+
+
+def _configuration(topic: Topic | None, ids: Mapping[str, int]) -> TopicConfiguration | None:
+    if topic is None:
+        return None
+    return TopicConfiguration(_assignment(topic, ids), topic.settings)
+
+
+def _transactions(scenario: Scenario, rules: Generation) -> TopicConfiguration | None:
+    """Where the scenario has it; else as the brokers' settings say, one after the other."""
+    given = _configuration(scenario.transactions, scenario.brokers)
+    opened = [one.step for one in scenario.steps if isinstance(one.step, steps.OpenClient)]
+    if given is not None or not any(one.transactional_id for one in opened):
+        return given
+    settings = replication_settings(scenario.settings, rules)
+    ids = sorted(scenario.brokers.values())
+    replicas = min(settings.transaction_state_log_replication_factor, len(ids))
+    assignment = {
+        number: tuple((ids[number % len(ids) :] + ids)[:replicas])
+        for number in range(settings.transaction_state_log_num_partitions)
+    }
+    least = {"min.insync.replicas": str(settings.transaction_state_log_min_isr)}
+    return TopicConfiguration(assignment, least)
 
 
 def _assignment(topic: Topic, ids: Mapping[str, int]) -> dict[int, tuple[int, ...]]:

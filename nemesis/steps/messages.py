@@ -28,8 +28,8 @@ from neaptide.nemesis.steps.language import (
 )
 
 FAMILY: Final = "Messages"
-# Of what replicas ask each other, any of it, of what a controller sends to brokers, and of what a
-# leader asks of it.
+# Of what replicas ask each other, any of it, of what a controller sends to brokers, of what a
+# leader asks of it, and of what transaction coordinators and leaders ask each other.
 Api = Literal[
     "fetch",
     "offset_for_leader_epoch",
@@ -38,6 +38,8 @@ Api = Literal[
     "stop_replica",
     "update_metadata",
     "alter_partition",
+    "write_txn_markers",
+    "add_partitions_to_txn",
 ]
 ALTER_PARTITION: Final[Api] = "alter_partition"
 

@@ -20,7 +20,7 @@ from neaptide.clusters.simulation.broker_node import BrokerNode
 from neaptide.clusters.simulation.client_node import ClientNode
 from neaptide.clusters.simulation.clients import GroupOperation, Send
 from neaptide.clusters.simulation.coordination_node import CoordinationNode
-from neaptide.clusters.simulation.network_node import Network
+from neaptide.clusters.simulation.network_node import CallKey, Network
 from neaptide.clusters.simulation.parts import Asked as Asking
 from neaptide.clusters.simulation.parts import Call
 from neaptide.clusters.simulation.service import Service
@@ -63,8 +63,9 @@ def _some(world: World) -> dict[tuple[type, str], Any]:
     asking = GroupOperation("commit", "g", 0, 1, "main", 1, 1)
     return {
         (Network, "waiting"): [entry],
+        (Network, "abandoned"): (entry,),
         (Network, "asked"): {7: Asking(A, B, fetch, 1)},
-        (Network, "calls"): {("alter partition", A): Call(7, B, 1, 1)},
+        (Network, "calls"): {CallKey("alter partition", A, 0): Call(7, B, 1, 1)},
         (Network, "unanswered"): {entry.link: entry},
         (Network, "held_by"): {7: "a rule"},
         (CoordinationNode, "silent_since"): {A: 7},

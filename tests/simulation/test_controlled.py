@@ -12,6 +12,7 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
 from neaptide.clusters.broker.replication.model import LeaderAndIsr
 from neaptide.clusters.broker.replication.partition.partition_rules import isr_of
 from neaptide.clusters.simulation import faults
+from neaptide.clusters.simulation.broker_calls import ONE_AT_A_TIME
 from neaptide.clusters.simulation.controlling import ControlRetry
 from neaptide.clusters.simulation.network import (
     ALTER,
@@ -25,6 +26,7 @@ from neaptide.clusters.simulation.network import (
     Hold,
     Link,
 )
+from neaptide.clusters.simulation.network_node import CallKey
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.gate.apis import CONTROLLER_NAMES
@@ -38,6 +40,8 @@ from neaptide.nemesis.search.perform import Performer, where_of
 from neaptide.nemesis.search.play import simulate
 from neaptide.nemesis.search.search import Search
 from tests.simulation.worlds import A, B, C, ready, run_for, until
+
+OF_C = CallKey(ALTER, C, ONE_AT_A_TIME)
 
 
 class Seen:
@@ -373,15 +377,15 @@ def test_an_isr_change_that_is_held_or_lost_comes_to_some_controller(end: str) -
     elif end == "discard":
         assert faults.discard(world, "h") == 1
     elif end == "time_out":
-        first = world.network.calls[ALTER, C]
-        until(world, lambda: world.network.calls.get((ALTER, C), first) != first)
+        first = world.network.calls[OF_C]
+        until(world, lambda: world.network.calls.get(OF_C, first) != first)
         faults.release(world, "h")
     else:
         faults.kill(world, A)
         faults.release(world, "h")
     until(world, lambda: B in _state(world).isr)
     run_for(world, 1_000)
-    assert (ALTER, C) not in world.network.calls
+    assert OF_C not in world.network.calls
 
 
 def test_a_dropped_isr_change_is_asked_for_again_until_the_rule_ends() -> None:

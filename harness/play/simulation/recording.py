@@ -13,10 +13,22 @@ from typing import Any
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import events
-from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.replication.model import (
+    NO_LEADER,
+    EndTransactionMarker,
+    LeaderAndIsr,
+    TopicPartition,
+)
 from neaptide.clusters.broker.replication.settings import topic_settings
 from neaptide.clusters.cluster import UNCLEAN, PartitionView
-from neaptide.clusters.simulation.clients import GroupOperation, Outcome, Read, Send, sent_by
+from neaptide.clusters.simulation.clients import (
+    GroupOperation,
+    Outcome,
+    Read,
+    Send,
+    by_operation,
+    sent_by,
+)
 from neaptide.clusters.simulation.network import Entry
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.ending import log_of
@@ -121,7 +133,9 @@ class RunRecorder:
             phase=done.phase,
         )
 
-    def sent(self, send: Send, outcome: Outcome | None, process: int) -> None:
+    def sent(
+        self, send: Send, outcome: Outcome | None, process: int, operation: int, row: int
+    ) -> None:
         kind = "invoke" if outcome is None else outcome.kind
         completed = None if outcome is None else (outcome.completed_us - self._origin_us) * 1_000
         self._write(
@@ -129,6 +143,8 @@ class RunRecorder:
             "send",
             kind,
             (send.invoked_us - self._origin_us) * 1_000,
+            operation=operation,
+            row=row,
             completed_ns=completed,
             topic=self._world.spec.topic,
             partition=send.partition,
@@ -260,8 +276,11 @@ class RunRecorder:
         outcomes += [(send, None) for send in clients.unsettled]
         fresh = 1 + max((row["process"] for row in self._rows), default=PRODUCER)
         processes = sent_by(outcomes, PRODUCER, max(fresh, PRODUCER + 1))
-        for send, outcome in sorted(outcomes, key=lambda item: item[0].number):
-            self.sent(send, outcome, processes[send.number])
+        ordered = sorted(outcomes, key=lambda item: item[0].number)
+        for together in by_operation(ordered):
+            operation = self._operations + 1
+            for row, (send, outcome) in enumerate(together):
+                self.sent(send, outcome, processes[send.number], operation, row)
         written = {
             "operations": _write(run / "operations", OPERATIONS, self._rows),
             "fetch_rounds": _write(run / "fetch_rounds", FETCH_ROUNDS, self._rounds),
@@ -305,7 +324,8 @@ def _replica_rows(world: World) -> list[dict[str, Any]]:
                 "offset": offset,
                 "leader_epoch": None if epoch < 0 else epoch,
                 "batch_base_offset": offset,
-                "value": str(value),
+                "value": None if isinstance(value, EndTransactionMarker) else str(value),
+                "control": isinstance(value, EndTransactionMarker),
             }
             for offset, epoch, value in records
         ] or [{**common, "offset": None}]
