@@ -134,8 +134,9 @@ def give_up(client: ClientNode, name: str) -> None:
 
 def die(client: ClientNode, name: str) -> None:
     """Its process is gone. What it has sent is on its way."""
+    _abandon(client, client.transactional[name])
     _settle(client, name, Outcome("info", client.network.now_us, error="_DESTROY"))
-    _abandon(client, client.transactional.pop(name))
+    del client.transactional[name]
 
 
 def _abandon(client: ClientNode, one: TransactionalProducer) -> None:
@@ -149,6 +150,7 @@ def _abandon(client: ClientNode, one: TransactionalProducer) -> None:
         return is_request and entry in client.network.waiting and is_held(client.network, entry)
 
     client.network.abandon(client.network.remove(is_held_up))
+    client.network.unblock()
 
 
 # --- what it does next ---------------------------------------------------------------------------
@@ -330,6 +332,7 @@ def _settle(client: ClientNode, name: str, outcome: Outcome) -> None:
             sending=(),
             written={},
             ending=None,
+            asked=None,
         ),
     )
 

@@ -16,6 +16,7 @@ from neaptide.clusters.simulation.asking import leaders_known, newest_leader
 from neaptide.clusters.simulation.network import CONTROL_APIS, CONTROLLER
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
+from neaptide.nemesis.gate.model import CLIENT
 from neaptide.nemesis.search.explore import play_moves
 from neaptide.nemesis.search.observed import WorldObserved, assigned
 from neaptide.nemesis.search.targets import Target
@@ -224,7 +225,9 @@ def _conditions(target: Target, world: World, before: _Marks) -> Iterator[str]:
     for rule in world.network.holds.values():
         to = world.service.controller if rule.target == CONTROLLER else rule.target
         if to is not None and observed.held(rule.source, to):
-            yield f"held({names[rule.source]}, {names[to]})"
+            yield f"held({names.get(rule.source, CLIENT)}, {names.get(to, CLIENT)})"
+        if rule.name.isidentifier() and observed.sender_gone(rule.name):
+            yield f"sender_gone({rule.name})"
     for number in sorted(world.brokers):
         if not observed.registered(number):
             yield f"not registered({names[number]})"  # a zombie: it lives, its session is over

@@ -68,7 +68,7 @@ def judge(world: World, ended: Ended) -> Judged:
 def _judge_one(world: World, ended: Ended) -> Judged:
     found: Counter[str] = Counter(_differences(world, ended))
     values = _values(world)
-    is_complete = _is_complete(ended)
+    is_complete = _is_complete(ended, has_transactions=world.spec.transactions is not None)
     for value in values.values():
         found.update(_of_value(value, ended, _highest_read(world), is_complete=is_complete))
     for sent in _by_process(values):
@@ -94,10 +94,13 @@ def _judge_one(world: World, ended: Ended) -> Judged:
     return Judged(outcome, tuple(sorted((name, n) for name, n in found.items() if n)))
 
 
-def _is_complete(ended: Ended) -> bool:
+def _is_complete(ended: Ended, *, has_transactions: bool) -> bool:
     """Whether all was read that there is. A log from which nothing is read, and of which retention
-    has not deleted all, on any broker, is read too: it has lost what it had."""
+    has not deleted all, on any broker, is read too: it has lost what it had. Not where all may have
+    been aborted."""
     if ended.final is None or ended.end_offset is None:
+        return False
+    if has_transactions and ended.end_offset and not ended.final:
         return False
     return bool(ended.final) or not ended.end_offset or ended.deleted_before < ended.end_offset
 

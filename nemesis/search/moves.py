@@ -19,6 +19,9 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
 )
 from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
+    TRANSACTIONS_TOPIC,
+)
 from neaptide.clusters.simulation.asking import newest_leader
 from neaptide.clusters.simulation.network import (
     ALTER,
@@ -471,7 +474,7 @@ def _transact(
 ) -> tuple[steps.Step, ...]:
     """A producer begins a transaction, goes on with it, or ends it; or another one comes with its
     transactional id."""
-    if world.spec.transactions is None:
+    if not _can_transact(world):
         return ()
     able = [one for one in world.clients.transactional.values() if not one.is_over]
     if not able or rng.random() < 0.1:
@@ -487,6 +490,18 @@ def _transact(
     return tuple(rng.choices(going_on, (3.0, 3.0, 2.0, 0.5)))
 
 
+def _can_transact(world: World) -> bool:
+    """Whether the coordinator lives, and enough replicas for what it writes: else its producers
+    wait in vain."""
+    topic = world.spec.transactions
+    if topic is None:
+        return False
+    state = world.service.states.get(TopicPartition(TRANSACTIONS_TOPIC, 0))
+    able = set(world.brokers) - world.network.paused
+    least = int(topic.settings.get("min.insync.replicas", "1"))
+    return state is not None and state.leader in able and len(able & set(state.isr)) >= least
+
+
 def _late(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> tuple[steps.Step, ...]:
@@ -495,14 +510,14 @@ def _late(
     by_number = {number: name for name, number in drawing.names.items()}
     able = [one for one in world.clients.transactional.values() if one.written and not one.is_over]
     leader = newest_leader(world.clients, world.partition)
-    if leader is None or world.spec.transactions is None:
+    if leader is None or not _can_transact(world):
         return ()
     if not able:
         opened = _opened(so_far, "raw_producer")
         return (opened, steps.Begin(opened.name), _send(rng, world, so_far, opened.name, 0))
     one = rng.choice(able)
     number = 1 + sum(isinstance(step, steps.Deliver) for step in so_far)
-    rule, where = f"{LATE_RULE} {number}", f"transactional_id == {one.transactional_id}"
+    rule, where = f"{LATE_RULE}{number}", f"transactional_id == {one.transactional_id}"
     hold = steps.Hold.of("request", "produce", CLIENT, by_number[leader], where, rule=rule)
     late = replace(_send(rng, world, so_far, one.name, 0), waits=False)
     if one.is_raw and world.spec.rules.verifies_transactions:

@@ -37,13 +37,14 @@ from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.moves import FAULTS, HELD, Drawing, draw_moves
 from neaptide.nemesis.search.play import simulate
 from neaptide.nemesis.search.search import Search
-from neaptide.nemesis.search.targets import COMMITS, Target
+from neaptide.nemesis.search.targets import COMMITS, LATE, TRANSACT, Target
 from neaptide.nemesis.search.worlds import ready_world
 from tests.simulation.searches import SETTINGS
 
 TOPIC = {"min.insync.replicas": "1"}
 COMMITTING = {**SETTINGS, "offsets.commit.required.acks": "1"}  # so that commits are lost
 MOVES = 8
+WITH_TOPICS = (COMMITS, TRANSACT, LATE)  # faults that need internal topics
 BATCH = 200
 
 
@@ -61,7 +62,7 @@ def random_scenario(target: Target, search: Search, seed: int) -> Scenario:
     rng = Random(seed)
     weights = {"produce": 4.0}
     for fault, moves in FAULTS.items():
-        if fault != COMMITS or fault in search.faults:
+        if fault not in WITH_TOPICS or fault in search.faults:
             weights.update(moves)
     # Beside `control` power failures take no last copy: half of the runs go without.
     held = tuple(HELD.values()) if seed % 2 else (HELD["hold"],)
@@ -117,8 +118,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--without-commits", action="store_true", help="no groups, no commits")
+    parser.add_argument("--transactions", action="store_true", help="transactions, and late writes")
     asked = parser.parse_args()
-    faults = () if asked.without_commits else (COMMITS,)
+    faults: tuple[str, ...] = () if asked.without_commits else (COMMITS,)
+    faults += (TRANSACT, LATE) if asked.transactions else ()
     started = time.monotonic()
     outcomes: Counter[str] = Counter()
     disagree: list[Compared] = []

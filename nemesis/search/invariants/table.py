@@ -16,6 +16,7 @@ from neaptide.nemesis.search.invariants import (
     promises,
     replicas,
     terms,
+    transactions,
     waiting,
 )
 from neaptide.nemesis.search.invariants.seen import OfService, OfStep
@@ -183,6 +184,46 @@ INVARIANTS: Final = (
         "coordinator-leads",
         "Who speaks for a group leads its partition.",
         waiting.coordinator_leads,
+    ),
+    Invariant(
+        "transactions-of-the-log",
+        "What a replica knows of open transactions is what its log says of them.",
+        transactions.transactions_of_the_log,
+    ),
+    Invariant(
+        "reads-below-stable",
+        "A consumer of committed records is sent nothing from the first open transaction on.",
+        transactions.reads_below_stable,
+    ),
+    Invariant(
+        "written-before-its-end",
+        "Nothing of a transaction is appended once its end was answered, or it has a successor.",
+        transactions.written_before_its_end,
+    ),
+    Invariant(
+        "one-decision",
+        "A marker ends one transaction, and all markers of a transaction say the same.",
+        transactions.one_decision,
+    ),
+    Invariant(
+        "answered-state-is-committed",
+        "What a transaction coordinator answers lies below the high watermark of its log.",
+        transactions.answered_is_committed,
+    ),
+    Invariant(
+        "markers-are-decided",
+        "A marker is sent once its transaction is decided so, in the coordinator's committed log.",
+        transactions.markers_are_decided,
+    ),
+    Invariant(
+        "complete-after-markers",
+        "A transaction is over when all of its partitions have its marker.",
+        transactions.complete_after_markers,
+    ),
+    Invariant(
+        "transaction-coordinator-leads",
+        "Who coordinates transactions leads their partition, in the epoch that it names.",
+        transactions.coordinator_of_its_epoch,
     ),
     Invariant(
         "parked-is-watched",

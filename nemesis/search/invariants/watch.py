@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
+from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader
@@ -138,10 +139,16 @@ def _without(by_broker: Mapping[int, T], broker_id: int) -> dict[int, T]:
     return {broker: one for broker, one in by_broker.items() if broker != broker_id}
 
 
+def _parked(broker: Broker) -> Mapping[int, object]:
+    """Also what waits for a transaction coordinator: it is not in any log yet."""
+    verified = {one.event.request: one for one in broker.verifying.values()}
+    return {**broker.delayed, **verified} if verified else dict(broker.delayed)
+
+
 def _remember(step: Step) -> Memory:
     memory, partition, broker_id = with_committed(step), step.partition, step.broker_id
     memory.brokers = {**memory.brokers, broker_id: epochs_of(step)}
-    memory.parked = {**memory.parked, broker_id: dict(step.broker.delayed)}
+    memory.parked = {**memory.parked, broker_id: _parked(step.broker)}
     epoch = step.broker.broker_epoch
     if epoch is not None and broker_id not in memory.registered:
         memory.registered = {**memory.registered, broker_id: epoch}
