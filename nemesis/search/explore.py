@@ -117,7 +117,7 @@ class Episode:
         if state in self.states:
             return False
         self.states.add(state)
-        if len(schedule) < DEPTH_MAX:
+        if _length(schedule) < DEPTH_MAX:
             self.shelves.setdefault(danger(world), []).append(Node(world, schedule))
         return True
 
@@ -127,7 +127,12 @@ class Episode:
         chosen = next((copies for copies in ordered if rng.random() < 0.5), ordered[-1])
         shelf = self.shelves[chosen]
         drawn = [shelf[rng.randrange(len(shelf))] for _ in range(DRAWN_OF_SHELF)]
-        return min(drawn, key=lambda node: len(node.schedule))
+        return min(drawn, key=lambda node: _length(node.schedule))
+
+
+def _length(schedule: tuple[steps.Step, ...]) -> int:
+    """A transaction is as near as a record: that it begins counts nothing."""
+    return sum(not isinstance(step, steps.OpenClient | steps.Begin) for step in schedule)
 
 
 def _swarm(rng: Random, target: Target) -> Drawing:
@@ -302,7 +307,7 @@ def _contents(world: World, broker_id: int) -> dict[int, object]:
 
 def danger(world: World) -> int:
     """That of the partition that is nearest to a loss."""
-    return min(_danger_here(one) for one in each(world))
+    return min(_danger_here(one) for one in each(world)) - transactions.nearer(world)
 
 
 def _danger_here(world: World) -> int:

@@ -44,7 +44,7 @@ from neaptide.nemesis.search.spared import is_safe_without, is_torn_one_trusted,
 from neaptide.nemesis.search.targets import COMMITS, DEPOSE, LATE, REPLICAS_MIN, TRANSACT
 
 GROUP: Final = "g"
-TRANSACTIONAL_ID: Final = "x"
+TRANSACTIONAL_IDS: Final = ("x", "x", "y")  # mostly the same: then producers are fenced
 LATE_RULE: Final = "late"
 POWER_OFFS_MAX: Final = 1  # losing every page cache at once loses records everywhere
 
@@ -477,8 +477,8 @@ def _transact(
     if not _can_transact(world):
         return ()
     able = [one for one in world.clients.transactional.values() if not one.is_over]
-    if not able or rng.random() < 0.1:
-        opened = _opened(so_far, "producer")
+    if not able or rng.random() < 0.15:
+        opened = _opened(rng, so_far, "producer")
         return (opened, steps.Begin(opened.name), _send(rng, world, so_far, opened.name))
     one = rng.choice(able)
     if one.transaction is None:
@@ -513,7 +513,7 @@ def _late(
     if leader is None or not _can_transact(world):
         return ()
     if not able:
-        opened = _opened(so_far, "raw_producer")
+        opened = _opened(rng, so_far, "raw_producer")
         return (opened, steps.Begin(opened.name), _send(rng, world, so_far, opened.name, 0))
     one = rng.choice(able)
     number = 1 + sum(isinstance(step, steps.Deliver) for step in so_far)
@@ -522,15 +522,20 @@ def _late(
     late = replace(_send(rng, world, so_far, one.name, 0), waits=False)
     if one.is_raw and world.spec.rules.verifies_transactions:
         return (hold, late, steps.AbortTransaction(one.name), steps.Deliver(rule))
-    successor = _opened(so_far, "producer")
+    successor = _opened(rng, so_far, "producer", one.transactional_id)
     return (hold, late, steps.Die(one.name), successor, steps.Deliver(rule))
 
 
 def _opened(
-    so_far: tuple[steps.Step, ...], kind: Literal["producer", "raw_producer"]
+    rng: Random,
+    so_far: tuple[steps.Step, ...],
+    kind: Literal["producer", "raw_producer"],
+    transactional_id: str | None = None,
 ) -> steps.OpenClient:
+    """`transactional_id` None: any."""
+    transactional_id = transactional_id or rng.choice(TRANSACTIONAL_IDS)
     count = 1 + sum(isinstance(step, steps.OpenClient) for step in so_far)
-    return steps.OpenClient(f"p{count}", kind, transactional_id=TRANSACTIONAL_ID)
+    return steps.OpenClient(f"p{count}", kind, transactional_id=transactional_id)
 
 
 def _send(

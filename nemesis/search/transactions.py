@@ -52,8 +52,34 @@ def is_lost(world: World) -> bool:
 def _decided_by_leader(world: World) -> Iterator[tuple[object, bool | None]]:
     state = world.service.states.get(world.partition)
     if state is not None and state.leader != NO_LEADER:
-        log = world.disks[state.leader].logs.get(world.partition)
-        yield from decisions_of(log.batches if log else ()).items()
+        yield from _decided_by(world, state.leader)
+
+
+def _decided_by(world: World, broker_id: int) -> Iterable[tuple[object, bool | None]]:
+    log = world.disks[broker_id].logs.get(world.partition)
+    return decisions_of(log.batches if log else ()).items()
+
+
+def nearer(world: World) -> int:
+    """How much nearer to a loss than its copies say: one where a producer that has a successor is
+    in a transaction, one where a replica does not know of an end that was answered."""
+    if world.spec.transactions is None:
+        return 0
+    clients = world.clients
+    newest: dict[int, int] = {}
+    for one in clients.transactional.values():
+        newest[one.producer_id] = max(newest.get(one.producer_id, -1), one.producer_epoch)
+    has_zombie = any(
+        one.transaction is not None and one.producer_epoch < newest[one.producer_id]
+        for one in clients.transactional.values()
+    )
+    has_late = any(
+        decided is None and str(value) in clients.sends
+        for one in each(world)
+        for broker_id in assigned(one, one.partition)
+        for value, decided in _decided_by(one, broker_id)
+    )
+    return has_zombie + has_late
 
 
 def abstract(world: World) -> Hashable:
@@ -73,7 +99,6 @@ def _abstract(one: TransactionalProducer) -> Hashable:
 
 def _undecided(world: World, broker_id: int) -> Hashable:
     """How many records of a broker's log have no marker, and what the last marker says."""
-    log = world.disks[broker_id].logs.get(world.partition)
-    decided = list(decisions_of(log.batches).values()) if log else []
+    decided = [one for _, one in _decided_by(world, broker_id)]
     known = [one for one in decided if one is not None]
     return min(len(decided) - len(known), MANY), known[-1] if known else None

@@ -201,6 +201,11 @@ INVARIANTS: Final = (
         transactions.written_before_its_end,
     ),
     Invariant(
+        "new-epoch-each",
+        "A producer that begins has a later epoch than all before it with its transactional id.",
+        transactions.new_epoch_each,
+    ),
+    Invariant(
         "one-decision",
         "A marker ends one transaction, and all markers of a transaction say the same.",
         transactions.one_decision,
@@ -214,6 +219,11 @@ INVARIANTS: Final = (
         "markers-are-decided",
         "A marker is sent once its transaction is decided so, in the coordinator's committed log.",
         transactions.markers_are_decided,
+    ),
+    Invariant(
+        "answered-marker-is-committed",
+        "A leader answers for a marker once it lies below the high watermark.",
+        transactions.answered_marker_is_committed,
     ),
     Invariant(
         "complete-after-markers",

@@ -76,6 +76,12 @@ def _asks(step: Step) -> bool:
     return step.world.spec.transactions is not None
 
 
+def _leads(step: Step) -> bool:
+    """By the service's word: what one appends who does not know of another is cut off."""
+    written = step.world.service.states.get(step.world.partition)
+    return written is not None and written.leader == step.broker_id
+
+
 def _appended(step: Step, partition: TopicPartition) -> Iterator[Batch]:
     """By a leader: it assigns their offsets."""
     for effect in step.effects:
@@ -97,7 +103,7 @@ def _number_of(world: World, value: object) -> int | None:
 
 def written_before_its_end(step: Step) -> str | None:
     """Nothing is appended of a transaction whose end was answered, nor by who has a successor."""
-    if step.partition is None or not _asks(step):
+    if step.partition is None or not _asks(step) or not _leads(step):
         return None
     clients = step.world.clients
     for batch in _appended(step, step.partition.topic_partition):
@@ -118,9 +124,22 @@ def written_before_its_end(step: Step) -> str | None:
     return None
 
 
+def new_epoch_each(step: Step) -> str | None:
+    """Who was answered before lives perhaps, and would write as this one."""
+    for effect in step.effects:
+        if not isinstance(effect, effects.RespondInitProducerId) or effect.error is not Error.NONE:
+            continue
+        for one in step.world.clients.transactional.values():
+            is_other = one.asked is None or one.asked.request != effect.request
+            is_like = one.producer_id == effect.producer_id
+            if is_other and is_like and one.producer_epoch >= effect.producer_epoch:
+                return f"a producer is answered epoch {effect.producer_epoch}, as {one.name} was"
+    return None
+
+
 def one_decision(step: Step) -> str | None:
     """A marker ends one transaction, and in the same way on all of its partitions."""
-    if step.partition is None or not _asks(step):
+    if step.partition is None or not _asks(step) or not _leads(step):
         return None
     here = step.partition.topic_partition
     for batch in _appended(step, here):
@@ -259,6 +278,28 @@ def _unmarked(step: Step, state: TransactionMetadata) -> str | None:
         log = None if node is None else node.disk.logs.get(partition)
         if log is not None and state.producer_id in open_in(log.batches):
             return f"it is open in {partition} on its leader {written.leader if written else None}"
+    return None
+
+
+def answered_marker_is_committed(step: Step) -> str | None:
+    """Else the transaction is over, and the next leader does not know it."""
+    partition, world = step.partition, step.world
+    for effect in step.effects:
+        if not isinstance(effect, effects.RespondWriteTxnMarkers) or partition is None:
+            continue
+        log = world.nodes[step.broker_id].disk.logs[world.partition]
+        for result in effect.results:
+            if result.partition != world.partition or result.error is not Error.NONE:
+                continue
+            markers = (batch for batch in log.batches if batch.marker is not None)
+            of_producer = (
+                batch.next_offset
+                for batch in markers
+                if batch.marker and batch.marker.producer_id == result.producer_id
+            )
+            first = min(of_producer, default=0)
+            if first > partition.high_watermark:
+                return f"no marker of {result.producer_id} is below HW {partition.high_watermark}"
     return None
 
 

@@ -26,6 +26,7 @@ from neaptide.nemesis.search.mutants import (
     several,
     successors,
     terms,
+    transactions,
     truncation,
     waiting,
 )
@@ -52,6 +53,7 @@ MUTANTS: Final = (
     *relieved.MUTANTS,
     *operators.MUTANTS,
     *terms.MUTANTS,
+    *transactions.MUTANTS,
 )
 BY_NAME: Final[Mapping[str, Mutant]] = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

@@ -39,7 +39,7 @@ _ANSWERS: Final = {
 
 def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
     """Takes a request, or puts it off until the coordinator has answered."""
-    unverified = _unverified(broker, event)
+    unverified = unverified_in(broker, event)
     if not unverified:
         produce.on_produce(broker, event, now_ms)
         return
@@ -48,7 +48,7 @@ def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
     coordinator = coordinator_of(broker.metadata, transactional_id, TRANSACTIONS_TOPIC)
     if coordinator is None:
         failed = dict.fromkeys(unverified, Error.COORDINATOR_NOT_AVAILABLE)
-        _go_on(broker, Verification(event, unverified), failed, now_ms)
+        go_on(broker, Verification(event, unverified), failed, now_ms)
         return
     batches = next(of for place, of in event.partitions if place in unverified)
     producer = batches[0].producer
@@ -67,7 +67,7 @@ def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
 
 
 @rule
-def _unverified(broker: Broker, event: ProduceRequested) -> dict[TopicPartition, int]:
+def unverified_in(broker: Broker, event: ProduceRequested) -> dict[TopicPartition, int]:
     """Where a batch would be the first of a transaction; with the offset behind the producer's last
     marker there, which guards what the coordinator will say: it must not be another one by then."""
     if not broker.rules.verifies_transactions or event.transactional_id is None:
@@ -100,18 +100,18 @@ def _after_marker(broker: Broker, place: TopicPartition, batches: tuple[Produced
 def on_verified(broker: Broker, event: AddPartitionsToTxnResponded, now_ms: int) -> None:
     verification = broker.verifying.pop(event.sequence, None)
     if verification is not None:
-        _go_on(broker, verification, dict(event.results), now_ms)
+        go_on(broker, verification, dict(event.results), now_ms)
 
 
 def on_not_verified(broker: Broker, event: AddPartitionsToTxnFailed, now_ms: int) -> None:
     verification = broker.verifying.pop(event.sequence, None)
     if verification is not None:
         failed = dict.fromkeys(verification.guards, Error.COORDINATOR_NOT_AVAILABLE)
-        _go_on(broker, verification, failed, now_ms)
+        go_on(broker, verification, failed, now_ms)
 
 
 @rule
-def _go_on(
+def go_on(
     broker: Broker,
     verification: Verification,
     said: Mapping[TopicPartition, Error],

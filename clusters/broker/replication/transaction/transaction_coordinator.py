@@ -221,7 +221,7 @@ def _initialize(
         broker.do(RespondInitProducerId(event.request, error))
         return
     if known is not None and known.metadata.state is TransactionState.ONGOING:
-        _fence(broker, known.metadata, Initialized(event.request, fences=True), now_ms)
+        fence(broker, known.metadata, Initialized(event.request, fences=True), now_ms)
         return
     if known is None or known.metadata.producer_epoch >= LAST_EPOCH:
         if new_id is None:
@@ -234,7 +234,7 @@ def _initialize(
         after = replace(fresh, producer_epoch=epoch)
         _transit(broker, before, after, waiting, now_ms)
         return
-    _transit(broker, known.metadata, _next_epoch(known.metadata, event), waiting, now_ms)
+    _transit(broker, known.metadata, next_epoch(known.metadata, event), waiting, now_ms)
 
 
 def _error_of_init(metadata: TransactionMetadata, event: InitProducerIdRequested) -> Error:
@@ -249,7 +249,8 @@ def _error_of_init(metadata: TransactionMetadata, event: InitProducerIdRequested
     return Error.NONE if is_known else Error.PRODUCER_FENCED
 
 
-def _next_epoch(
+@rule
+def next_epoch(
     metadata: TransactionMetadata, event: InitProducerIdRequested
 ) -> TransactionMetadata:
     is_again = event.producer_id != NO_PRODUCER_ID
@@ -286,7 +287,7 @@ def forget_request(broker: Broker, request: int) -> None:
 def on_add_partitions(broker: Broker, event: AddPartitionsToTxnRequested, now_ms: int) -> None:
     """All of them, or none: one that nobody knows keeps the others out, too."""
     if event.verifies:
-        _verify(broker, event)
+        verify(broker, event)
         return
     unknown = [one for one in event.partitions if not _is_known(broker, one)]
     if unknown:
@@ -301,9 +302,10 @@ def on_add_partitions(broker: Broker, event: AddPartitionsToTxnRequested, now_ms
     _add(broker, event, event.partitions, Asked(event.request, event.partitions), now_ms)
 
 
-def _verify(broker: Broker, event: AddPartitionsToTxnRequested) -> None:
+@rule
+def verify(broker: Broker, event: AddPartitionsToTxnRequested) -> None:
     """What is under way does not matter: a producer that has been answered may write."""
-    metadata, error = _metadata_for(broker, event)
+    metadata, error = metadata_for(broker, event)
     if error is Error.CONCURRENT_TRANSACTIONS:
         error = Error.NONE
     if error is Error.NONE and metadata.state in PREPARED:
@@ -339,27 +341,35 @@ def _add(
     waiting: Asked,
     now_ms: int,
 ) -> None:
-    metadata, error = _metadata_for(broker, event)
+    metadata, error = metadata_for(broker, event)
     if error is Error.NONE and metadata.state in PREPARED:
         error = Error.CONCURRENT_TRANSACTIONS
     is_ongoing = metadata.state is TransactionState.ONGOING
-    already = set(metadata.partitions) if is_ongoing else set()
-    if error is not Error.NONE or (is_ongoing and already.issuperset(partitions)):
+    is_there = is_ongoing and set(metadata.partitions).issuperset(partitions)
+    if error is not Error.NONE or is_there:
         waiting.respond(broker, error, metadata)
         return
     after = replace(
         metadata,
         state=TransactionState.ONGOING,
-        partitions=tuple(sorted(already | set(partitions))),
+        partitions=with_added(metadata, partitions),
         started_ms=metadata.started_ms if is_ongoing else now_ms,
     )
     _transit(broker, metadata, after, waiting, now_ms)
 
 
+@rule
+def with_added(
+    metadata: TransactionMetadata, partitions: tuple[TopicPartition, ...]
+) -> tuple[TopicPartition, ...]:
+    """A transaction that is over has none."""
+    return tuple(sorted({*metadata.partitions, *partitions}))
+
+
 def on_end_txn(broker: Broker, event: EndTxnRequested, now_ms: int) -> None:
-    metadata, error = _metadata_for(broker, event)
+    metadata, error = metadata_for(broker, event)
     if error is Error.NONE:
-        error = _end_error(metadata.state, is_commit=event.is_commit)
+        error = end_error(metadata.state, is_commit=event.is_commit)
     is_ongoing = metadata.state is TransactionState.ONGOING
     if error is not Error.NONE or not is_ongoing:  # or it has ended so already
         Asked(event.request).respond(broker, error, metadata)
@@ -370,7 +380,7 @@ def on_end_txn(broker: Broker, event: EndTxnRequested, now_ms: int) -> None:
 
 
 @rule
-def _end_error(state: TransactionState, *, is_commit: bool) -> Error:
+def end_error(state: TransactionState, *, is_commit: bool) -> Error:
     """What has been decided is decided: the same may be asked for again, the other may not."""
     of_commit = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
     of_abort = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
@@ -382,7 +392,7 @@ def _end_error(state: TransactionState, *, is_commit: bool) -> Error:
 
 
 @rule
-def _metadata_for(
+def metadata_for(
     broker: Broker,
     event: AddPartitionsToTxnRequested | AddOffsetsToTxnRequested | EndTxnRequested,
 ) -> tuple[TransactionMetadata, Error]:
@@ -407,7 +417,7 @@ def _metadata_for(
 
 
 @rule
-def _fence(broker: Broker, metadata: TransactionMetadata, waiting: Waiting, now_ms: int) -> None:
+def fence(broker: Broker, metadata: TransactionMetadata, waiting: Waiting, now_ms: int) -> None:
     """Aborts a transaction whose producer is silent, or has a successor: no write of its epoch
     counts behind the markers, which name the next one."""
     after = replace(
@@ -430,7 +440,7 @@ def on_transaction_expiration(broker: Broker, timer: TransactionExpiration, now_
         is_ongoing = metadata.state is TransactionState.ONGOING and known.pending is None
         if is_ongoing and now_ms - metadata.started_ms > metadata.timeout_ms:
             broker.note(f"{metadata.transactional_id}: the transaction takes too long, and aborts")
-            _fence(broker, metadata, Nobody(), now_ms)
+            fence(broker, metadata, Nobody(), now_ms)
 
 
 def on_transactions_read(broker: Broker, event: TransactionsRead, now_ms: int) -> None:

@@ -41,7 +41,7 @@ def send_markers(broker: Broker) -> None:
     wanted: dict[int, dict[EndTransactionMarker, list[TopicPartition]]] = {}
     is_left = False
     for transactional_id, partitions in broker.unmarked.items():
-        marker = _marker(broker, broker.transactions[transactional_id])
+        marker = marker_of(broker, broker.transactions[transactional_id])
         for place in partitions:
             leader = _leader_of(broker, place)
             if leader is None or leader in broker.marking:
@@ -58,7 +58,8 @@ def send_markers(broker: Broker) -> None:
         broker.set_timer(MarkerRetry(), RETRY_MS)
 
 
-def _marker(broker: Broker, known: Transaction) -> EndTransactionMarker:
+@rule
+def marker_of(broker: Broker, known: Transaction) -> EndTransactionMarker:
     return EndTransactionMarker(
         known.metadata.producer_id,
         known.metadata.producer_epoch,
@@ -91,7 +92,7 @@ def on_responded(broker: Broker, event: WriteTxnMarkersResponded) -> None:
         marker = sent.get((result.producer_id, result.partition))
         if transactional_id is None or transactional_id not in broker.unmarked:
             continue
-        if marker != _marker(broker, broker.transactions[transactional_id]):
+        if marker != marker_of(broker, broker.transactions[transactional_id]):
             continue  # it was of another transaction, or of this one under an earlier coordinator
         _take(broker, transactional_id, result)
 

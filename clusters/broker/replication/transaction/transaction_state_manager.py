@@ -38,6 +38,7 @@ def on_election(broker: Broker, topic_partition: TopicPartition) -> None:
         broker.do(ReadTransactions(topic_partition))
 
 
+@rule
 def on_resignation(broker: Broker, topic_partition: TopicPartition) -> None:
     """Another broker coordinates them now. What waits for a record here is refused when it sees
     that this broker leads no more."""
@@ -80,6 +81,7 @@ def coordinated(broker: Broker, transactional_id: str) -> tuple[TopicPartition, 
     return place, Error.NONE
 
 
+@rule
 def append(
     broker: Broker, place: TopicPartition, metadata: TransactionMetadata, now_ms: int
 ) -> Appended:
