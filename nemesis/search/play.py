@@ -105,7 +105,9 @@ def _noted(step: steps.Step, done: Mapping[str, Any]) -> Iterator[Mapping[str, A
     """What a history has of a step: of one for several brokers, a row for each. `done`: what it
     came to, beside what it says."""
     match step:
-        case steps.Produce() | steps.Consume():
+        case steps.Produce() | steps.Consume() | steps.OpenClient():
+            return
+        case steps.ToClient() if not isinstance(step, steps.Die):
             return
         case steps.Kill(tuple(brokers)) | steps.PowerOff(tuple(brokers)):
             for broker in brokers:

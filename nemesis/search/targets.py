@@ -30,6 +30,7 @@ COMMITS: Final = "commit"  # the fault that has consumers of a group in it
 TRANSACT: Final = "transact"  # the fault that has producers of transactions in it
 LATE: Final = "late"  # … of which a write arrives late
 DEPOSE: Final = "depose"  # the fault by which another controller is elected
+OF_TRANSACTIONS: Final = (TRANSACT, LATE)
 OF_OPERATORS: Final = ("reassign", "elect", DEPOSE)
 REPLICAS_MIN: Final = 2  # that a reassignment leaves
 COMMIT_ANOMALIES: Final = ("commit-regression",)

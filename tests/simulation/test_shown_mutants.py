@@ -17,7 +17,7 @@ from neaptide.nemesis.scenario import load_scenario
 from neaptide.nemesis.search.explore import Found, watched_world
 from neaptide.nemesis.search.hunt import is_of_the_unbroken
 from neaptide.nemesis.search.judge import Judged
-from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
+from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied, transactions
 from neaptide.nemesis.search.play import simulate
 from neaptide.nemesis.search.shrink import Schedule, replay
 from neaptide.nemesis.search.targets import Target, target_of
@@ -217,9 +217,10 @@ def test_every_mutant_that_is_said_to_be_shown_is_shown() -> None:
         "positions-read-to-high-watermark",
         "unacknowledged-commit-is-known",
     }
+    of_transactions = {mutant.name for mutant in transactions.MUTANTS}  # test_transactions
     said = {mutant.name for mutant in MUTANTS if mutant.shown}
     by_schedules = {*SHOWN_BY, *SHOWN_BY_SCENARIO, *SHOWN, *BROKEN}
-    assert said <= {*by_schedules, *by_message, *of_sequences, *of_commits}
+    assert said <= {*by_schedules, *by_message, *of_sequences, *of_commits, *of_transactions}
 
 
 def _target(mutant: Mutant, rules: Generation, *, watched: bool) -> Target:

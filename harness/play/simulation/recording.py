@@ -298,6 +298,13 @@ def _write(directory: Path, schema: Any, rows: list[dict[str, Any]]) -> dict[str
     )
 
 
+def _text_of(value: object) -> str:
+    """A marker as a replica's row has it."""
+    if isinstance(value, EndTransactionMarker):
+        return "commit" if value.is_commit else "abort"
+    return str(value)
+
+
 def _replica_rows(world: World) -> list[dict[str, Any]]:
     partition = world.partition
     rows = []
@@ -324,7 +331,7 @@ def _replica_rows(world: World) -> list[dict[str, Any]]:
                 "offset": offset,
                 "leader_epoch": None if epoch < 0 else epoch,
                 "batch_base_offset": offset,
-                "value": None if isinstance(value, EndTransactionMarker) else str(value),
+                "value": _text_of(value),
                 "control": isinstance(value, EndTransactionMarker),
             }
             for offset, epoch, value in records

@@ -351,6 +351,7 @@ MUTANTS: Final = (
         no_marker_is_old,
         "A log takes markers of coordinators that have a successor.",
         faults=("hold", "zombie", TRANSACT),
+        shown="a coordinator that lives on with a marker that is held, and a second transaction",
     ),
     _mutant(
         "asks-no-coordinator",
