@@ -454,7 +454,7 @@ def test_the_topic_of_transactions_can_be_given_an_assignment() -> None:
     scenario = parse("[[step]]\nuntil = 'level'", placed)
     assert scenario.transactions is not None
     assert scenario.transactions.assignment == (("B",), ("A", "B"))
-    assert not is_simulated(scenario)
+    assert is_simulated(scenario)
     spec = cluster_spec(scenario)
     assert spec.settings["transaction.state.log.num.partitions"] == "2"
     assert [topic.name for topic in spec.internal] == ["__transaction_state"]

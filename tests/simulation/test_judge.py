@@ -13,10 +13,12 @@ from neaptide.clusters.simulation.clients import Poll
 from neaptide.nemesis.search.ending import end, read_to_end
 from neaptide.nemesis.search.judge import judge
 from neaptide.nemesis.search.moved import poll_anomalies
+from neaptide.nemesis.search.targets import LATE, TRANSACT
 from tests.simulation.judging import compare
 from tests.simulation.worlds import A, B, C, ready, run_for, until
 
 RUNS = 60
+IN_TRANSACTIONS = 28
 REGRESSES = 165  # a committed position goes back, which few do
 
 
@@ -26,6 +28,7 @@ def test_the_fast_judge_agrees_with_spark(
 ) -> None:
     monkeypatch.setenv("NEAPTIDE_RUNS", str(tmp_path))
     reported = compare(spark, [*range(RUNS), REGRESSES])
+    reported += compare(spark, range(RUNS, RUNS + IN_TRANSACTIONS), (TRANSACT, LATE))
     assert [one for one in reported if one.by_spark != one.fast] == []
     assert {"lost", "held"} <= {one.fast[0] for one in reported}
     assert any("commit-regression" in one.fast[1] for one in reported)
