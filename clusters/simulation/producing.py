@@ -337,9 +337,9 @@ def _on_result(client: ClientNode, send: Send, result: effects.ProducedPartition
     elif result.error in DEFINITE and not (result.error in RETRIABLE and send.retries_left):
         kind = "info" if send.is_sent else "fail"
         client.settle(send, Outcome(kind, now_us, error=result.error.name))
-    elif result.error in RESENT:
+    elif result.error in RESENT:  # a leader that steps down may have appended it
         client.leaders.pop((send.partition, send.to), None)
-        client.wait_again(send)
+        client.wait_again(replace(send, is_sent=True))
         try_later(client)
     else:
         _again_or(client, send, Outcome("info", now_us, error=result.error.name))

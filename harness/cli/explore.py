@@ -197,6 +197,7 @@ Timers = Annotated[int | None, _count("timers that fire")]
 Expiries = Annotated[int | None, _count("sessions that expire")]
 Reads = Annotated[int | None, _count("reads by consumers")]
 Operations = Annotated[int | None, _count("what operators ask for (reassign, elect, depose)")]
+Transactions = Annotated[int | None, _count("what producers of transactions do (transact)")]
 
 
 @app.command("random")
@@ -316,6 +317,7 @@ def exhaustive(
     expiries: Expiries = None,
     reads: Reads = None,
     operations: Operations = None,
+    transactions: Transactions = None,
     fetches_only: FetchesOnly = False,
     time_s: Annotated[
         float | None, duration("--time", "Stop after this time.", least_s=1, panel=_BOUNDS)
@@ -345,7 +347,7 @@ def exhaustive(
         partitions=partitions,
         retention=retention,
     )
-    bounds = _given(produces, kills, restarts, timers, expiries, reads, operations)
+    bounds = _given(produces, kills, restarts, timers, expiries, reads, operations, transactions)
     show.exhaustive(asked, bounds, states, fetches_only=fetches_only, json=json)
 
 
@@ -367,6 +369,7 @@ def priorities(
     expiries: Expiries = None,
     reads: Reads = None,
     operations: Operations = None,
+    transactions: Transactions = None,
     fetches_only: FetchesOnly = False,
     seeds: Seeds = None,
     time_s: Time = None,
@@ -397,7 +400,7 @@ def priorities(
         partitions=partitions,
         retention=retention,
     )
-    bounds = _given(produces, kills, restarts, timers, expiries, reads, operations)
+    bounds = _given(produces, kills, restarts, timers, expiries, reads, operations, transactions)
     show.priorities(asked, bounds, fetches_only=fetches_only, json=json)
 
 

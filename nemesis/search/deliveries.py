@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple, assert_never
 
-from neaptide.clusters.simulation import faults, producing
+from neaptide.clusters.simulation import faults, producing, transactional
 from neaptide.clusters.simulation.network import SERVICE, Link
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
@@ -93,11 +93,33 @@ class Depose(NamedTuple):
     """An operator deletes `/controller`: whose it was keeps its session."""
 
 
+class Open(NamedTuple):
+    """A producer with the transactional id begins; one that had it before is fenced."""
+
+    client: str
+
+
+class Send(NamedTuple):
+    """A producer sends a record in a transaction, which may begin with it."""
+
+    client: str
+    record: str
+    begins: bool
+
+
+class End(NamedTuple):
+    """A producer asks for the end of its transaction."""
+
+    client: str
+    commits: bool
+
+
 class Fire(NamedTuple):
     """The next timer, and time goes there."""
 
 
 OfOperators = Reassign | Elect | Depose
+OfTransactions = Open | Send | End
 Move = (
     Deliver
     | Produce
@@ -109,6 +131,7 @@ Move = (
     | Expire
     | Register
     | OfOperators
+    | OfTransactions
     | Fire
 )
 Path = tuple[Move, ...]
@@ -124,9 +147,12 @@ class Counts(NamedTuple):
     expiries: int = 0  # of sessions
     reads: int = 0
     operations: int = 0  # what operators ask for
+    transactions: int = 0  # what producers of transactions do
 
 
 NOTHING: Final = Counts()
+TRANSACTIONAL_ID: Final = "x"
+PRODUCERS_MAX: Final = 2
 _COUNTED: Final = {
     Produce: "produces",
     Kill: "kills",
@@ -139,6 +165,9 @@ _COUNTED: Final = {
     Reassign: "operations",
     Elect: "operations",
     Depose: "operations",
+    Open: "transactions",
+    Send: "transactions",
+    End: "transactions",
 }
 
 
@@ -177,12 +206,16 @@ def moves(state: State, target: Target, bounds: Counts) -> Iterator[Move]:
         yield from map(Read, world.spec.configuration.assignment)
     if spent.operations < bounds.operations:
         yield from operations(world, target)
+    if spent.transactions < bounds.transactions:
+        yield from transactions(state)
     if not heads and spent.timers < bounds.timers:
         yield Fire()
 
 
 def do(state: State, move: Move, target: Target) -> bool:
     """Changes the state; False where the move cannot be done in it."""
+    if isinstance(move, OfTransactions) and move not in transactions(state):
+        return False
     is_done = _do_now(state.world, move, target)
     if is_done:
         _deliver_at_once(state.world, target)
@@ -221,6 +254,8 @@ def _do_now(world: World, move: Move, target: Target) -> bool:
             if world.clients.reading is not None:
                 return False
             producing.consume(world.clients, partition, "main")
+        case Open() | Send() | End():
+            _transact(world, move)
         case Fire():
             return not world.heads() and world.advance()
     return True
@@ -267,6 +302,41 @@ def operations(world: World, target: Target) -> list[OfOperators]:
     if DEPOSE in target.faults and world.service.controller is not None:
         found.append(Depose())
     return found
+
+
+def transactions(state: State) -> list[OfTransactions]:
+    """What producers of transactions can do now, each one thing at a time. There are two at most
+    that live, with one transactional id."""
+    clients = state.world.clients
+    if state.world.spec.transactions is None:
+        return []
+    found: list[OfTransactions] = []
+    able = [one for one in clients.transactional.values() if not one.is_over]
+    if len(able) < PRODUCERS_MAX:
+        found.append(Open(f"p{len(clients.transactional) + 1}"))
+    for one in able:
+        if one.is_busy or one.asked is not None:
+            continue
+        begins = one.transaction is None
+        if not one.error:
+            found.append(Send(one.name, f"x{state.spent.transactions + 1}", begins))
+        if not begins:
+            found += [End(one.name, commits) for commits in (True, False)]
+    return found
+
+
+def _transact(world: World, move: OfTransactions) -> None:
+    match move:
+        case Open(client):
+            transactional.open_producer(world.clients, client, TRANSACTIONAL_ID)
+        case Send(client, record, begins):
+            if begins:
+                transactional.begin(world.clients, client)
+            transactional.send(world.clients, client, record)
+        case End(client, commits):
+            transactional.end(world.clients, client, commits=commits)
+        case _:
+            assert_never(move)
 
 
 def _operate(world: World, move: OfOperators) -> None:
@@ -392,12 +462,10 @@ def steps_of(move: Move, target: Target) -> list[steps.Step]:
             return [steps.PowerOff(names[broker], None)]
         case Read(partition):
             return [steps.Consume(partition)]
-        case Reassign(replicas):
-            return [steps.Reassign(tuple(names[one] for one in replicas))]
-        case Elect():
-            return [steps.Elect()]
-        case Depose():
-            return [steps.MoveController()]
+        case Reassign() | Elect() | Depose():
+            return [_step_of_operator(move, names)]
+        case Open() | Send() | End():
+            return _steps_of_producer(move)
         case Restart(broker):
             return [steps.Restart(names[broker])]
         case Expire(broker):
@@ -406,6 +474,27 @@ def steps_of(move: Move, target: Target) -> list[steps.Step]:
         case Register(broker):
             return [steps.Heal(names[broker], COORDINATION)]
     return []
+
+
+def _step_of_operator(move: OfOperators, names: Mapping[int, str]) -> steps.Step:
+    match move:
+        case Reassign(replicas):
+            return steps.Reassign(tuple(names[one] for one in replicas))
+        case Elect():
+            return steps.Elect()
+        case Depose():
+            return steps.MoveController()
+
+
+def _steps_of_producer(move: OfTransactions) -> list[steps.Step]:
+    match move:
+        case Open(client):
+            return [steps.OpenClient(client, "producer", transactional_id=TRANSACTIONAL_ID)]
+        case Send(client, record, begins):
+            begun: list[steps.Step] = [steps.Begin(client)] if begins else []
+            return [*begun, steps.Send(client, (record,))]
+        case End(client, commits):
+            return [steps.CommitTransaction(client) if commits else steps.AbortTransaction(client)]
 
 
 def words(path: Path, target: Target) -> list[str]:

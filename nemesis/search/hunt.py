@@ -41,6 +41,7 @@ RUNS_OF_A_SWARM: Final = 10
 BOUNDS: Final = Counts(produces=3, kills=3, restarts=3, timers=4, expiries=2)
 BOUNDS_OF_A_SWARM: Final = BOUNDS._replace(reads=1)
 OPERATIONS: Final = 3  # of operators, where those are among the faults
+TRANSACTIONS: Final = 8  # of what producers of transactions do, where there are some
 SHRINK_TRIALS: Final = 400  # where a mutant never comes to rest, each takes long
 
 
@@ -175,6 +176,8 @@ def _by_priorities(target: Target, seed: int, runs: int, bounds: Counts) -> tupl
         return Run((), first), 1
     if set(OF_OPERATORS) & set(target.faults):
         bounds = bounds._replace(operations=OPERATIONS)
+    if target.spec.transactions is not None:
+        bounds = bounds._replace(transactions=TRANSACTIONS)
     for number in range(runs):
         run = run_once(first, target, seed * RUNS_PER_SEED + number, bounds)
         if run.judged is not None:

@@ -35,6 +35,7 @@ from neaptide.nemesis.search.deliveries import (
     judged_at,
     may_be,
     operations,
+    transactions,
     try_move,
 )
 from neaptide.nemesis.search.judge import Judged
@@ -90,7 +91,7 @@ class Scheduler:
         kinds = ["produce"] * bounds.produces + ["kill"] * bounds.kills
         kinds += ["restart"] * bounds.restarts
         kinds += ["expire", "register"] * bounds.expiries + ["read"] * bounds.reads
-        kinds += ["operate"] * bounds.operations
+        kinds += ["operate"] * bounds.operations + ["transact"] * bounds.transactions
         self._doings = {rng.randrange(LENGTH): kind for kind in rng.sample(kinds, len(kinds))}
         self._timers = bounds.timers
 
@@ -113,6 +114,9 @@ class Scheduler:
         if kind == "operate":
             asked = operations(state.world, self._target)
             return self._rng.choice(asked) if asked else None
+        if kind == "transact":
+            able = transactions(state)
+            return self._rng.choice(able) if able else None
         fault: type[Death | Restart | Expire | Register] = _FAULTS[kind]
         if kind == "kill" and len(self._deaths) > 1:
             fault = self._rng.choice(self._deaths)
@@ -194,7 +198,8 @@ def fetches_only(target: Target) -> Target:
 
 
 def drawn_bounds(target: Target, seed: int) -> Counts:
-    """As many deaths as returns; operators only where they are among the faults."""
+    """As many deaths as returns; operators and producers of transactions only where they are among
+    the faults."""
     rng = Random(f"bounds {seed}")
     deaths_ = rng.randint(1, 3)
     return Counts(
@@ -205,4 +210,5 @@ def drawn_bounds(target: Target, seed: int) -> Counts:
         expiries=rng.randint(0, 2),
         reads=rng.randint(0, 1),
         operations=rng.randint(1, 3) if set(OF_OPERATORS) & set(target.faults) else 0,
+        transactions=rng.randint(4, 10) if target.spec.transactions is not None else 0,
     )

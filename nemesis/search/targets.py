@@ -34,8 +34,8 @@ OF_TRANSACTIONS: Final = (TRANSACT, LATE)
 OF_OPERATORS: Final = ("reassign", "elect", DEPOSE)
 REPLICAS_MIN: Final = 2  # that a reassignment leaves
 COMMIT_ANOMALIES: Final = ("commit-regression",)
+TRANSACTION_ANOMALIES: Final = ("G1a",)  # what was aborted is read
 BAD_WITH_IDEMPOTENCE: Final = (*BAD, "duplicated")
-BAD_WITH_TRANSACTIONS: Final = (*BAD, ANOMALOUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,8 @@ def target_of(
         spec, acks_promised=promised, second_client=second_client and commits, linger_ms=linger_ms
     )
     outcomes = BAD_WITH_IDEMPOTENCE if idempotence else BAD
-    outcomes = BAD_WITH_TRANSACTIONS if transactions is not None and not idempotence else outcomes
-    anomalies = COMMIT_ANOMALIES if commits else ()
+    anomalies = (
+        *(COMMIT_ANOMALIES if commits else ()),
+        *(TRANSACTION_ANOMALIES if has_transactions else ()),
+    )
     return Target(spec, names, acks, faults, outcomes, anomalies, watched=watched, spares=spares)

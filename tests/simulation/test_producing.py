@@ -7,10 +7,11 @@ import pytest
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.simulation import faults, producing
+from neaptide.clusters.simulation.network import Hold
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.explore import watched_world
 from neaptide.nemesis.search.targets import target_of
-from tests.simulation.worlds import SETTINGS, C, until
+from tests.simulation.worlds import SETTINGS, A, B, C, log, ready, until
 
 LINGER_MS = 500
 
@@ -93,3 +94,23 @@ def test_what_got_no_answer_is_unknown_in_each_partition() -> None:
     faults.kill(world, C)
     until(world, lambda: not world.clients.unsettled)
     assert [end.kind for _, end in world.clients.sends.values()] == ["info", "info"]
+
+
+def test_what_was_sent_before_is_not_surely_refused() -> None:
+    """A leader that steps down answers NOT_LEADER_OR_FOLLOWER to what it has appended; its
+    successor has the record, and refuses it for its ISR."""
+    world = ready("2.1")
+    faults.kill(world, B)
+    until(world, lambda: B not in world.service.states[world.partition].isr)
+    has_it = Hold("h", "request", "fetch", A, C, lambda facts: int(facts["fetch_offset"] or 0) > 0)
+    faults.hold(world, has_it)
+    producing.produce(world.clients, "m1", -1)
+    until(world, lambda: log(world, A) == ["m1"])
+    faults.expire(world, C)
+    until(world, lambda: world.service.states[world.partition].leader == A)
+    faults.hold(world, Hold("i", "request", "fetch", C, A))
+    faults.register(world, C)
+    until(world, lambda: "m1" in world.clients.sends)
+    _, outcome = world.clients.sends["m1"]
+    assert (outcome.kind, outcome.error) == ("info", "NOT_ENOUGH_REPLICAS")
+    assert log(world, A) == ["m1"]

@@ -7,6 +7,7 @@ on real Kafka. Each mutant is shown by a schedule under which the unbroken core 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -31,18 +32,34 @@ from neaptide.clusters.simulation.network import CLIENT, Hold
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.scenario import parse_scenario
+from neaptide.nemesis.search import exhaustive
+from neaptide.nemesis.search.deliveries import (
+    Counts,
+    End,
+    Open,
+    State,
+    do,
+    first_state,
+    transactions,
+    words,
+)
+from neaptide.nemesis.search.deliveries import (
+    Send as Sends,
+)
 from neaptide.nemesis.search.ending import end
 from neaptide.nemesis.search.episode import explore_seed
+from neaptide.nemesis.search.exhaustive import Limits
 from neaptide.nemesis.search.explore import watched_world
 from neaptide.nemesis.search.invariants.transactions import open_in
 from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.mutants import BY_NAME, applied
 from neaptide.nemesis.search.mutants.transactions import MUTANTS
 from neaptide.nemesis.search.play import simulate
+from neaptide.nemesis.search.priorities import drawn_bounds, fetches_only, run
 from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.shrink import Schedule, replay
 from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, drawn
-from neaptide.nemesis.search.targets import LATE, TRANSACT, target_of
+from neaptide.nemesis.search.targets import LATE, TRANSACT, Target, target_of
 from neaptide.nemesis.search.transactions import decisions_of, is_lost, nearer
 from neaptide.nemesis.search.worlds import ready_world
 from tests.proof import proof_but
@@ -403,3 +420,63 @@ def test_a_swarm_draws_transactions_where_a_generation_has_them() -> None:
     assert 4 <= len(having) <= 30
     assert not any({"power_off", "unplug"} & set(one.faults) for one in having)
     assert all(one.acks == ("all",) for one in having)
+
+
+# --- message by message --------------------------------------------------------------------------
+
+
+def _by_message(generation: str = "2.1") -> Target:
+    made = target_of(
+        GENERATIONS[generation],
+        SETTINGS,
+        {"min.insync.replicas": "1"},
+        ("all",),
+        ("kill", TRANSACT),
+        watched=True,
+    )
+    return fetches_only(made)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mutant", "outcome"),
+    [
+        (None, ""),
+        ("markers-answered-at-once", "broken: answered-marker-is-committed"),
+        ("decides-by-itself", "broken: answered-state-is-committed"),
+    ],
+)
+def test_every_order_of_the_messages_of_one_transaction(mutant: str | None, outcome: str) -> None:
+    with nullcontext() if mutant is None else applied(BY_NAME[mutant]):
+        searched = exhaustive.run(_by_message(), Limits(Counts(transactions=3), 5_000))
+    assert searched.outcome == outcome
+    assert searched.exhausted is (mutant is None)
+
+
+def test_what_producers_can_do_next_follows_from_what_they_have_done() -> None:
+    target = _by_message()
+    state = first_state(target)
+    assert isinstance(state, State)
+    assert transactions(state) == [Open("p1")]
+    for move in (Open("p1"), Sends("p1", "x2", begins=True)):
+        while move not in transactions(state):  # it waits for the coordinator
+            assert state.world.advance()
+        assert do(state, move, target)
+    until(state.world, lambda: not state.world.clients.transactional["p1"].is_busy)
+    ends = [End("p1", commits=True), End("p1", commits=False)]
+    assert transactions(state) == [Open("p2"), Sends("p1", "x3", begins=False), *ends]
+    assert not do(state, End("p2", commits=True), target)
+    path = (Open("p1"), Sends("p1", "x2", begins=True), ends[0])
+    assert words(path, target) == ["open", "begin transaction, send", "commit transaction"]
+
+
+def test_runs_of_priorities_have_transactions_where_the_search_has() -> None:
+    target = _by_message()
+    first = first_state(target)
+    assert isinstance(first, State)
+    bounds = drawn_bounds(target, 1)
+    assert bounds.transactions >= 4
+    bounds = bounds._replace(transactions=24)
+    made = [run(first, target, seed, bounds) for seed in range(8)]
+    assert any(isinstance(move, End) for one in made for move in one.path)
+    assert [one.judged for one in made] == [None] * len(made)
