@@ -28,10 +28,12 @@ from neaptide.nemesis.search.swarm import DRAWN_SETTINGS, FAULTS_OF_A_SWARM
 from neaptide.nemesis.search.targets import (
     BAD,
     BAD_WITH_IDEMPOTENCE,
+    LATE,
     NAMES,
     REPLICAS_OF_FIVE,
     RETENTION,
     RETENTION_CHECK,
+    TRANSACT,
     names_of,
 )
 
@@ -84,6 +86,8 @@ def search_of(asked: Asked) -> Search:
     _check_names(asked.settings)
     if asked.swarm:
         _check_drawn(asked)
+    else:
+        _check_transactions(asked.faults, GENERATIONS[name])
     settings = {**SETTINGS, **{k: v for k, v in asked.settings.items() if k not in TOPIC_SETTINGS}}
     topic = {k: asked.settings.get(k, v) for k, v in TOPIC_SETTINGS.items()}
     brokers = len(NAMES) if asked.brokers is None else asked.brokers
@@ -138,6 +142,17 @@ def _check_idempotence(acks: tuple[str, ...], rules: Generation) -> None:
     if rules.idempotence is None:
         raise UsageError(
             f"--idempotence: neaptide:{rules.name} has no idempotent producers, which came with"
+            " 0.11."
+        )
+
+
+def _check_transactions(faults: tuple[str, ...], rules: Generation) -> None:
+    """Raises UsageError for what would never be drawn."""
+    if LATE in faults and TRANSACT not in faults:
+        raise UsageError(f"The fault {LATE} is about transactions: name {TRANSACT} beside it.")
+    if TRANSACT in faults and rules.idempotence is None:
+        raise UsageError(
+            f"The fault {TRANSACT}: neaptide:{rules.name} has no transactions, which came with"
             " 0.11."
         )
 

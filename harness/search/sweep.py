@@ -22,7 +22,7 @@ from neaptide.nemesis.search.hunt import Effort, Hunted, hunt_all
 from neaptide.nemesis.search.invariants import SENTENCES
 from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant
 from neaptide.nemesis.search.priorities import ByMessages, fetches_only
-from neaptide.nemesis.search.targets import Target
+from neaptide.nemesis.search.targets import OF_OPERATORS, TRANSACT, Target
 
 STATES_MAX: Final = 1_000_000
 BOUNDS: Final = Counts(produces=1, kills=1)
@@ -94,11 +94,22 @@ def _target(asked: Asked, wanted: Deliveries) -> Target:
     return fetches_only(target) if wanted.fetches_only else target
 
 
+def _check_bounds(bounds: Counts, faults: tuple[str, ...]) -> None:
+    """Raises UsageError for what no fault lets anybody do: nothing would be searched of it."""
+    for option, count, of in (
+        ("--operations", bounds.operations, OF_OPERATORS),
+        ("--transactions", bounds.transactions, (TRANSACT,)),
+    ):
+        if count and not set(of) & set(faults):
+            raise UsageError(f"{option} goes with --nemesis {', '.join(of)}.")
+
+
 def exhaustive(
     asked: Asked, wanted: Deliveries, report: Callable[[Searched], None]
 ) -> dict[str, Any]:
     target = _target(asked, wanted)
     bounds = wanted.bounds or BOUNDS
+    _check_bounds(bounds, asked.faults)
     limits = Limits(bounds, wanted.states_max, asked.time_s)
     workers = asked.workers or os.cpu_count() or 1
     if workers > 1:
@@ -124,6 +135,7 @@ def priorities(
     asked: Asked, wanted: Deliveries, report: Callable[[Campaign, float], None]
 ) -> dict[str, Any]:
     """Runs drawn by priorities (PCT), one seed each, until something is found."""
+    _check_bounds(wanted.bounds or Counts(), asked.faults)
     messages = ByMessages(1, wanted.bounds, wanted.fetches_only)
     search = replace(search_of(asked), watched=True, schedules_max=0, messages=messages)
     until = Until(asked.seeds, asked.time_s, first=True, any_find=True)

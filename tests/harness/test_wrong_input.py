@@ -92,6 +92,13 @@ def assert_one_sentence(done: Done, status: int, says: str) -> None:
             "neaptide:0.10 has no idempotent producers",
         ),
         (("explore", "mutants", "--idempotence"), "No such option: --idempotence"),
+        (
+            ("explore", "-s", "neaptide:0.10", "--nemesis", "transact"),
+            "no transactions, which came",
+        ),
+        (("explore", "--nemesis", "kill,late"), "name transact beside it"),
+        (("explore", "exhaustive", "--transactions", "3"), "goes with --nemesis transact"),
+        (("explore", "priorities", "--operations", "1"), "goes with --nemesis reassign, elect"),
         (("explore", "mutants", "-s", "neaptide:9"), "There are no mutants of 'neaptide:9'"),
         (
             ("explore", "swarm", "--set", "min.insync.replicas=1"),
