@@ -8,7 +8,7 @@ Source: Kafka's GroupCoordinator (G1, G3).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller import topic_creation
@@ -40,9 +40,9 @@ from neaptide.clusters.broker.replication.interface.events import (
     OffsetFetchRequested,
     TxnOffsetCommitRequested,
 )
-from neaptide.clusters.broker.replication.leader import produce, purgatory
-from neaptide.clusters.broker.replication.leader.produce import Appended
-from neaptide.clusters.broker.replication.model import NO_LEADER, ProducerSequence, TopicPartition
+from neaptide.clusters.broker.replication.leader import purgatory
+from neaptide.clusters.broker.replication.leader.produce import DelayedRecord
+from neaptide.clusters.broker.replication.model import NO_LEADER, ProducerSequence
 from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.replication.rule import rule
 from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
@@ -131,31 +131,15 @@ def on_txn_offset_commit(broker: Broker, event: TxnOffsetCommitRequested, now_ms
 
 
 @dataclass(frozen=True, slots=True)
-class DelayedCommit:
-    """Offsets of a group whose record is not yet below the high watermark."""
+class DelayedCommit(DelayedRecord):
+    """Offsets of a group, in `__consumer_offsets`."""
 
-    request: int
-    partition: TopicPartition  # of `__consumer_offsets`
-    appended: Appended
     committed: tuple[OffsetCommitRecord, ...]
     is_pending: bool = False  # in a transaction: committed once that is
 
-    @property
-    def watched(self) -> tuple[TopicPartition, ...]:
-        return (self.partition,)
-
-    def updated(self, broker: Broker) -> DelayedCommit:
-        return replace(self, appended=produce.with_outcome(broker, self.partition, self.appended))
-
-    def is_complete(self, broker: Broker) -> bool:
-        return self.appended.error is not None
-
     @rule
     def complete(self, broker: Broker) -> None:
-        """One that still waits has run out of time."""
-        error = self.appended.error
-        if error is None:
-            error = Error.REQUEST_TIMED_OUT
+        error = self.outcome
         if self.is_pending:
             answer = answer_to(error)
             results = tuple((one.partition, answer) for one in self.committed)

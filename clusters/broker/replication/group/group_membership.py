@@ -44,8 +44,8 @@ from neaptide.clusters.broker.replication.interface.events import (
     RebalanceExpiration,
     SyncGroupRequested,
 )
-from neaptide.clusters.broker.replication.leader import produce, purgatory
-from neaptide.clusters.broker.replication.leader.produce import Appended
+from neaptide.clusters.broker.replication.leader import purgatory
+from neaptide.clusters.broker.replication.leader.produce import Appended, DelayedRecord, own_number
 from neaptide.clusters.broker.replication.model import TopicPartition, text_bytes
 from neaptide.clusters.broker.replication.rule import rule
 
@@ -380,39 +380,29 @@ def _store(
         appended = append_records(broker, topic_partition, (group.record(assignments),), now_ms)
     if not is_generation:
         return
-    number = -broker.next_sequence  # no request of a client: whoever asked may be gone by then
-    broker.next_sequence += 1
-    generation, given = group.generation_id, dict(assignments)
-    waiting = DelayedGeneration(number, topic_partition, appended, group.group, generation, given)
+    waiting = DelayedGeneration(
+        own_number(broker),
+        topic_partition,
+        appended,
+        group.group,
+        group.generation_id,
+        dict(assignments),
+    )
     purgatory.complete_or_park(broker, waiting, broker.settings.offsets_commit_timeout_ms)
 
 
 @dataclass(frozen=True, slots=True)
-class DelayedGeneration:
-    """A generation whose record is not yet below the high watermark."""
+class DelayedGeneration(DelayedRecord):
+    """A generation of a group, in `__consumer_offsets`."""
 
-    request: int
-    partition: TopicPartition  # of `__consumer_offsets`
-    appended: Appended
     group: str
     generation_id: int
     assignments: Mapping[str, bytes]
 
-    @property
-    def watched(self) -> tuple[TopicPartition, ...]:
-        return (self.partition,)
-
-    def updated(self, broker: Broker) -> DelayedGeneration:
-        return replace(self, appended=produce.with_outcome(broker, self.partition, self.appended))
-
-    def is_complete(self, broker: Broker) -> bool:
-        return self.appended.error is not None
-
     @rule
     def complete(self, broker: Broker) -> None:
         """Where another generation has begun meanwhile, nobody waits for this one."""
-        error = self.appended.error
-        error = Error.REQUEST_TIMED_OUT if error is None else error
+        error = self.outcome
         group = broker.groups.get(self.group)
         if (
             group is None

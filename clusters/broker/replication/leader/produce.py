@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
@@ -283,6 +283,40 @@ class DelayedProduce:
 
     def complete(self, broker: Broker) -> None:
         respond(broker, self.request, self.acks, self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedRecord:
+    """What a coordinator has appended to its own log, not yet below the high watermark: whoever
+    has such records says what is done then (`complete`), or once the time for it is over.
+
+    `request`: of the client that waits, or a number of the core's own.
+    """
+
+    request: int
+    partition: TopicPartition
+    appended: Appended
+
+    @property
+    def watched(self) -> tuple[TopicPartition, ...]:
+        return (self.partition,)
+
+    def updated(self, broker: Broker) -> Self:
+        return replace(self, appended=with_outcome(broker, self.partition, self.appended))
+
+    def is_complete(self, broker: Broker) -> bool:
+        return self.appended.error is not None
+
+    @property
+    def outcome(self) -> Error:
+        error = self.appended.error
+        return Error.REQUEST_TIMED_OUT if error is None else error
+
+
+def own_number(broker: Broker) -> int:
+    """Of what waits for a record, where no request of a client does: who asked may be gone."""
+    broker.next_sequence += 1
+    return 1 - broker.next_sequence
 
 
 @rule

@@ -36,8 +36,8 @@ from neaptide.clusters.broker.replication.interface.events import (
     WriteTxnMarkersFailed,
     WriteTxnMarkersResponded,
 )
-from neaptide.clusters.broker.replication.leader import produce, purgatory
-from neaptide.clusters.broker.replication.leader.produce import Appended
+from neaptide.clusters.broker.replication.leader import purgatory
+from neaptide.clusters.broker.replication.leader.produce import DelayedRecord, own_number
 from neaptide.clusters.broker.replication.model import TEXT_MAX_BYTES, TopicPartition
 from neaptide.clusters.broker.replication.rule import rule
 from neaptide.clusters.broker.replication.transaction import (
@@ -111,31 +111,16 @@ Waiting = Initialized | Asked | Nobody
 
 
 @dataclass(frozen=True, slots=True)
-class DelayedTransition:
-    """A record of a transactional id that is not yet below the high watermark."""
+class DelayedTransition(DelayedRecord):
+    """The next state of a transactional id, in `__transaction_state`."""
 
-    request: int  # no request of a client: whoever asked may be gone by then
-    partition: TopicPartition  # of `__transaction_state`
     coordinator_epoch: int
-    appended: Appended
     after: TransactionMetadata
     waiting: Waiting
 
-    @property
-    def watched(self) -> tuple[TopicPartition, ...]:
-        return (self.partition,)
-
-    def updated(self, broker: Broker) -> DelayedTransition:
-        return replace(self, appended=produce.with_outcome(broker, self.partition, self.appended))
-
-    def is_complete(self, broker: Broker) -> bool:
-        return self.appended.error is not None
-
     @rule
     def complete(self, broker: Broker) -> None:
-        error = self.appended.error
-        error = Error.REQUEST_TIMED_OUT if error is None else error
-        after = self.after
+        error, after = self.outcome, self.after
         if broker.coordinator_epochs.get(self.partition) != self.coordinator_epoch:
             self.waiting.respond(broker, Error.NOT_COORDINATOR, after)
             return
@@ -163,10 +148,8 @@ def _transit(
     place, _ = coordinated(broker, after.transactional_id)
     transaction_state_manager.begin_transition(broker, place, before, after.state)
     appended = transaction_state_manager.append(broker, place, after, now_ms)
-    number = -broker.next_sequence
-    broker.next_sequence += 1
     epoch = broker.coordinator_epochs[place]
-    delayed = DelayedTransition(number, place, epoch, appended, after, waiting)
+    delayed = DelayedTransition(own_number(broker), place, appended, epoch, after, waiting)
     purgatory.complete_or_park(broker, delayed, after.timeout_ms)
 
 
