@@ -61,7 +61,7 @@ def test_a_system_that_holds_has_no_step_that_matters() -> None:
     [
         ("acks-1-loss", "kafka:3.9.1", "choose one with --system"),
         ("acks-1-loss", "neaptide:9", "choose one with --system"),
-        ("aborted-read", "neaptide:4.0", "cannot play aborted-read"),
+        ("rebalance-duplicate", "neaptide:4.0", "cannot play rebalance-duplicate"),
     ],
 )
 def test_what_cannot_be_played_is_said(name: str, system: str, says: str) -> None:
