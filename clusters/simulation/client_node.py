@@ -101,7 +101,7 @@ class ClientNode:
     def unsettled(self) -> tuple[Send, ...]:
         """What was sent, or is to be sent, and has no outcome."""
         sent = (send for _, sends in self.in_flight.values() for send in sends)
-        of_open = (send for one in self.transactional.values() for send in one.unsettled)
+        of_open = (send for one in self.transactional.values() for send in one.sent)
         return (*sent, *self.waiting, *of_open)
 
     def is_acked(self, value: str) -> bool:

@@ -184,10 +184,6 @@ class TransactionalProducer:
     is_over: bool = False
 
     @property
-    def unsettled(self) -> tuple[Send, ...]:
-        return self.sent
-
-    @property
     def is_busy(self) -> bool:
         """Whether something is under way that ends by itself."""
         goes_on = not self.is_initialized or self.ending is not None

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, NamedTuple, assert_never
 
 from neaptide.clusters.simulation import faults, producing, transactional
+from neaptide.clusters.simulation.clients import TransactionalProducer
 from neaptide.clusters.simulation.network import SERVICE, Link
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
@@ -214,8 +215,6 @@ def moves(state: State, target: Target, bounds: Counts) -> Iterator[Move]:
 
 def do(state: State, move: Move, target: Target) -> bool:
     """Changes the state; False where the move cannot be done in it."""
-    if isinstance(move, OfTransactions) and move not in transactions(state):
-        return False
     is_done = _do_now(state.world, move, target)
     if is_done:
         _deliver_at_once(state.world, target)
@@ -255,7 +254,7 @@ def _do_now(world: World, move: Move, target: Target) -> bool:
                 return False
             producing.consume(world.clients, partition, "main")
         case Open() | Send() | End():
-            _transact(world, move)
+            return _transact(world, move)
         case Fire():
             return not world.heads() and world.advance()
     return True
@@ -311,12 +310,9 @@ def transactions(state: State) -> list[OfTransactions]:
     if state.world.spec.transactions is None:
         return []
     found: list[OfTransactions] = []
-    able = [one for one in clients.transactional.values() if not one.is_over]
-    if len(able) < PRODUCERS_MAX:
+    if _has_room(state.world):
         found.append(Open(f"p{len(clients.transactional) + 1}"))
-    for one in able:
-        if one.is_busy or one.asked is not None:
-            continue
+    for one in _idle(state.world):
         begins = one.transaction is None
         if not one.error:
             found.append(Send(one.name, f"x{state.spent.transactions + 1}", begins))
@@ -325,18 +321,40 @@ def transactions(state: State) -> list[OfTransactions]:
     return found
 
 
-def _transact(world: World, move: OfTransactions) -> None:
+def _has_room(world: World) -> bool:
+    able = (one for one in world.clients.transactional.values() if not one.is_over)
+    return len(list(able)) < PRODUCERS_MAX
+
+
+def _idle(world: World) -> list[TransactionalProducer]:
+    """Those that can do something, and wait for nothing."""
+    producers = world.clients.transactional.values()
+    return [one for one in producers if not (one.is_over or one.is_busy or one.asked is not None)]
+
+
+def _transact(world: World, move: OfTransactions) -> bool:
+    """Whatever was left out before it: what it is called does not decide whether it can be done."""
+    clients = world.clients
+    if isinstance(move, Open):
+        can_be_done = _has_room(world) and move.client not in clients.transactional
+        if can_be_done:
+            transactional.open_producer(clients, move.client, TRANSACTIONAL_ID)
+        return can_be_done
+    one = next((each for each in _idle(world) if each.name == move.client), None)
+    if one is None:
+        return False
     match move:
-        case Open(client):
-            transactional.open_producer(world.clients, client, TRANSACTIONAL_ID)
         case Send(client, record, begins):
+            if begins is not (one.transaction is None) or one.error:
+                return False
             if begins:
-                transactional.begin(world.clients, client)
-            transactional.send(world.clients, client, record)
+                transactional.begin(clients, client)
+            transactional.send(clients, client, record)
         case End(client, commits):
-            transactional.end(world.clients, client, commits=commits)
-        case _:
-            assert_never(move)
+            if one.transaction is None:
+                return False
+            transactional.end(clients, client, commits=commits)
+    return True
 
 
 def _operate(world: World, move: OfOperators) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, cast, get_args
 
 from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
@@ -14,6 +14,7 @@ from neaptide.clusters.simulation.network import (
     CONTROL,
     CONTROL_APIS,
     FETCH,
+    OF_TRANSACTIONS,
     Entry,
     Link,
     facts_of,
@@ -31,13 +32,12 @@ _CONTROL: Final[Mapping[type, tuple[MessageKind, steps.Api]]] = {
     **{kind: ("request", cast(steps.Api, api)) for kind, api in CONTROL_APIS.items()},
     events.AlterPartitionRequested: ("request", steps.ALTER_PARTITION),
 }
-_OF_TRANSACTIONS: Final[Mapping[type, tuple[MessageKind, steps.Api]]] = {
-    events.WriteTxnMarkersRequested: ("request", "write_txn_markers"),
-    events.WriteTxnMarkersResponded: ("response", "write_txn_markers"),
-    events.AddPartitionsToTxnRequested: ("request", "add_partitions_to_txn"),
-    events.AddPartitionsToTxnResponded: ("response", "add_partitions_to_txn"),
+_OF_BROKERS: Final[Mapping[type, tuple[MessageKind, steps.Api]]] = {
+    kind: cast(tuple[MessageKind, steps.Api], named)
+    for kind, named in OF_TRANSACTIONS.items()
+    if named[1] in get_args(steps.Api)
 }
-_KINDS: Final = {**_OF_REPLICAS, **_CONTROL, **_OF_TRANSACTIONS}
+_KINDS: Final = {**_OF_REPLICAS, **_CONTROL, **_OF_BROKERS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -466,6 +466,8 @@ def test_what_producers_can_do_next_follows_from_what_they_have_done() -> None:
     ends = [End("p1", commits=True), End("p1", commits=False)]
     assert transactions(state) == [Open("p2"), Sends("p1", "x3", begins=False), *ends]
     assert not do(state, End("p2", commits=True), target)
+    assert not do(state, Sends("p1", "x3", begins=True), target)
+    assert do(state, Open("p7"), target)  # as where others were left out of its path
     path = (Open("p1"), Sends("p1", "x2", begins=True), ends[0])
     assert words(path, target) == ["open", "begin transaction, send", "commit transaction"]
 

@@ -132,7 +132,7 @@ def fences_in_its_epoch(
     _fence(broker, replace(metadata, producer_epoch=metadata.producer_epoch - 1), waiting, now_ms)
 
 
-def commits_what_is_fenced(broker: Broker, known: Any) -> EndTransactionMarker:
+def commits_always(broker: Broker, known: Any) -> EndTransactionMarker:
     return _marker_of(broker, known)._replace(is_commit=True)
 
 
@@ -141,10 +141,6 @@ def takes_old_epochs(
 ) -> Checked:
     checked = _check(producers, sequence, count, rule)
     return InSequence() if checked == Refused(Error.INVALID_PRODUCER_EPOCH) else checked
-
-
-def no_epoch_is_old(producers: Producers, producer_id: int, producer_epoch: int) -> Error:
-    return Error.NONE
 
 
 def adds_nothing(
@@ -287,7 +283,7 @@ MUTANTS: Final = (
     _mutant(
         "aborts-commit",
         transaction_marker_channel_manager.marker_of,
-        commits_what_is_fenced,
+        commits_always,
         "The markers of an abort commit.",
     ),
     _mutant(

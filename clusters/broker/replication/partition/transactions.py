@@ -86,7 +86,6 @@ def aborted_by(
     return tuple(aborted)
 
 
-@rule
 def replicated(transactions: Transactions, high_watermark: int) -> Transactions:
     """Forgets those whose markers are committed."""
     if not transactions.completed or transactions.completed[0].last_offset >= high_watermark:
@@ -95,7 +94,6 @@ def replicated(transactions: Transactions, high_watermark: int) -> Transactions:
     return replace(transactions, completed=left)
 
 
-@rule
 def truncated(transactions: Transactions, end_offset: int) -> Transactions:
     """The log was cut there. Those that a marker behind it had ended are read from the log again
     (effects.ReadProducers)."""

@@ -270,7 +270,7 @@ def forget_request(broker: Broker, request: int) -> None:
 def on_add_partitions(broker: Broker, event: AddPartitionsToTxnRequested, now_ms: int) -> None:
     """All of them, or none: one that nobody knows keeps the others out, too."""
     if event.verifies:
-        verify(broker, event)
+        _verify(broker, event)
         return
     unknown = [one for one in event.partitions if not _is_known(broker, one)]
     if unknown:
@@ -285,8 +285,7 @@ def on_add_partitions(broker: Broker, event: AddPartitionsToTxnRequested, now_ms
     _add(broker, event, event.partitions, Asked(event.request, event.partitions), now_ms)
 
 
-@rule
-def verify(broker: Broker, event: AddPartitionsToTxnRequested) -> None:
+def _verify(broker: Broker, event: AddPartitionsToTxnRequested) -> None:
     """What is under way does not matter: a producer that has been answered may write."""
     metadata, error = metadata_for(broker, event)
     if error is Error.CONCURRENT_TRANSACTIONS:
@@ -352,7 +351,7 @@ def with_added(
 def on_end_txn(broker: Broker, event: EndTxnRequested, now_ms: int) -> None:
     metadata, error = metadata_for(broker, event)
     if error is Error.NONE:
-        error = end_error(metadata.state, is_commit=event.is_commit)
+        error = _end_error(metadata.state, is_commit=event.is_commit)
     is_ongoing = metadata.state is TransactionState.ONGOING
     if error is not Error.NONE or not is_ongoing:  # or it has ended so already
         Asked(event.request).respond(broker, error, metadata)
@@ -363,7 +362,7 @@ def on_end_txn(broker: Broker, event: EndTxnRequested, now_ms: int) -> None:
 
 
 @rule
-def end_error(state: TransactionState, *, is_commit: bool) -> Error:
+def _end_error(state: TransactionState, *, is_commit: bool) -> Error:
     """What has been decided is decided: the same may be asked for again, the other may not."""
     of_commit = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
     of_abort = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
