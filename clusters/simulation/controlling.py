@@ -2,16 +2,18 @@
 
 What is not answered is sent again: after the broker died, after a lost message, after the time that
 a controller waits. Live, this is `ControlChannel` (clusters/broker/server/peer.py). An answer that
-no rule is about arrives at once, and only a refusal is a message.
+no rule is about arrives at once; only a refusal, and that replicas are deleted, is a message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.interface.coordination_service import SessionStarted
+from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation.broker_node import BrokerNode
 from neaptide.clusters.simulation.network import (
     CONTROL,
@@ -54,8 +56,11 @@ def answered_by(node: BrokerNode, entry: Entry, link: Link) -> tuple[Entry, ...]
     )
 
 
-def answer(network: Network, entry: Entry, error: Error) -> None:
-    """A broker has done what a controller's request says, or has refused it."""
+def answer(network: Network, entry: Entry, error: Error, marked: Collection[str]) -> None:
+    """A broker has done what a controller's request says, or has refused it.
+
+    `marked`: the topics that are being deleted, of whose replicas the controller counts the rest.
+    """
     link, body = entry.link, entry.body
     assert link is not None
     if error is Error.NONE:
@@ -63,7 +68,7 @@ def answer(network: Network, entry: Entry, error: Error) -> None:
     else:
         network.shown.refused |= {link.source}
     epoch = getattr(body, "controller_epoch", 0)
-    said = events.ControlResponded(link.target, epoch, error)
+    said = events.ControlResponded(link.target, epoch, error, _deleted(body, error, marked))
     answered = ControlAnswered(CONTROL_APIS[type(body)], entry, said)
     back = Link(link.target, link.source, CONTROL_ANSWERS)
     is_alive = link.target in network.listening
@@ -72,8 +77,16 @@ def answer(network: Network, entry: Entry, error: Error) -> None:
         network.send(*back, answered)
         timeout_us = network.spec.socket_timeout_ms * 1_000
         network.later(timeout_us, ControlUnanswered(link, entry.sequence))
-    elif error is not Error.NONE:
+    elif said.error is not Error.NONE or said.deleted:
         network.send(link.target, link.source, CONTROL, said)
+
+
+def _deleted(body: object, error: Error, marked: Collection[str]) -> tuple[TopicPartition, ...]:
+    is_deletion = isinstance(body, events.StopReplicaRequested) and body.delete_partitions
+    if not is_deletion or error is not Error.NONE:
+        return ()
+    assert isinstance(body, events.StopReplicaRequested)
+    return tuple(tp for tp in body.partitions if tp.topic in marked)
 
 
 def take_answer(network: Network, answered: ControlAnswered) -> None:

@@ -193,6 +193,7 @@ HANDLERS: Final[Mapping[type, Callable[[BrokerNode, Any], None]]] = {
     effects.RespondOffsetFetch: _respond_to_client,
     effects.Note: _pass_over,
     effects.RespondCreateTopics: _pass_over,
+    effects.RespondDeleteTopics: _pass_over,
     effects.RespondElectLeaders: _pass_over,
     effects.RespondAlterPartitionReassignments: _pass_over,
     effects.RespondListPartitionReassignments: _pass_over,

@@ -39,6 +39,7 @@ class Service:
         "controller_epoch",
         "elections",
         "isr_changes",
+        "marked",
         "notifications",
         "reassignments",
         "sessions",
@@ -59,6 +60,7 @@ class Service:
         # they are not there), and who watches which states meanwhile.
         self.elections: tuple[TopicPartition, ...] | None = None
         self.reassignments: Mapping[TopicPartition, tuple[int, ...]] = {}
+        self.marked: tuple[str, ...] = ()  # in /admin/delete_topics
         self.watched: dict[TopicPartition, frozenset[int]] = {}
         self.assignment_writes: dict[TopicPartition, int] = {}  # how often controllers wrote them
         self._transactions = 0  # every write has its number, as in ZooKeeper
@@ -78,6 +80,7 @@ class Service:
         other.isr_changes = dict(self.isr_changes)
         other.elections = self.elections
         other.reassignments = self.reassignments
+        other.marked = self.marked
         other.watched = dict(self.watched)
         other.assignment_writes = dict(self.assignment_writes)
         other._transactions = self._transactions
@@ -168,19 +171,27 @@ class Service:
                     self.reassignments = targets
             case coordination_service.WriteAssignment():
                 return self._assign(broker, request)
+            case coordination_service.MarkTopicForDeletion(topic):
+                return self.mark(topic)
+            case coordination_service.UnmarkTopics(topics):
+                if not self.is_refused(request):
+                    self.marked = tuple(topic for topic in self.marked if topic not in topics)
+            case coordination_service.DeleteTopic(topic):
+                if not self.is_refused(request):
+                    return self._delete(broker, topic)
             case _:
                 assert_never(request)
         return []
 
     @rule
-    def is_refused(self, request: coordination_service.AdministrationRequest) -> bool:
+    def is_refused(self, request: coordination_service.FencedRequest) -> bool:
         """Whether it is of an earlier controller, and fenced."""
         return request.is_fenced and request.controller_epoch != self.controller_epoch
 
     def _load(self, broker: int, epoch: int) -> Notifications:
         """Notifications that nobody has handled come after all that there is."""
         loaded = coordination_service.ClusterLoaded(
-            epoch, dict(self.sessions), self._identified_topics(), dict(self.states)
+            epoch, dict(self.sessions), self._identified_topics(), dict(self.states), self.marked
         )
         notified: Notifications = [(broker, loaded)]
         if self.notifications:
@@ -332,6 +343,18 @@ class Service:
         """Somebody who is no broker writes `/admin/reassign_partitions`."""
         self.reassignments = targets
         return self._to_controller(coordination_service.PartitionReassignmentFound(targets))
+
+    def mark(self, topic: str) -> Notifications:
+        """Somebody writes `/admin/delete_topics/T`."""
+        self.marked = tuple(sorted({*self.marked, topic}))
+        return self._to_controller(coordination_service.TopicsMarkedForDeletion(self.marked))
+
+    def _delete(self, broker: int, topic: str) -> Notifications:
+        self.topics = {name: one for name, one in self.topics.items() if name != topic}
+        self.states = {tp: one for tp, one in self.states.items() if tp.topic != topic}
+        self.marked = tuple(name for name in self.marked if name != topic)
+        deleted = coordination_service.TopicDeleted(topic)
+        return [(broker, deleted), *self.topics_changed()]
 
     def _brokers_changed(self) -> Notifications:
         return self._to_controller(coordination_service.BrokersChanged(dict(self.sessions)))

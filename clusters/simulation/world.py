@@ -244,7 +244,7 @@ class World:
                 broker_calls.arrived(network, link.target, link.channel, body)
             requests = controlling.answered_by(self.nodes[link.target], entry, link)
             for request, error in zip(requests, self.handle(link.target, body), strict=False):
-                controlling.answer(network, request, error)
+                controlling.answer(network, request, error, self.service.marked)
 
     def deliver_now(self, entry: Entry) -> None:
         """A message that arrives whatever blocks its link."""

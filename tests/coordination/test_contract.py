@@ -18,17 +18,22 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     ControllerElected,
     CoordinationRequest,
     CreateTopic,
+    DeleteTopic,
     LeaderAndIsrChanged,
     LeaderAndIsrConflict,
     LeaderAndIsrRead,
     LeaderAndIsrWritten,
     LoadCluster,
+    MarkTopicForDeletion,
     ReadLeaderAndIsr,
     ResignController,
     SessionStarted,
     TopicCreated,
+    TopicDeleted,
     TopicsChanged,
+    TopicsMarkedForDeletion,
     TryBecomeController,
+    UnmarkTopics,
     WriteLeaderAndIsr,
 )
 from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
@@ -192,6 +197,50 @@ def test_a_new_controller_loads_what_is_there(join: Join) -> None:
             loaded = await two.becomes_controller()
             assert loaded == ClusterLoaded(2, loaded.brokers, {"t": TOPIC}, {T0: first})
             assert set(loaded.brokers) == {2}
+
+    asyncio.run(play())
+
+
+def test_c5_a_marked_topic_is_reported_deleted_with_all_that_it_had_and_made_again(
+    join: Join,
+) -> None:
+    async def play() -> None:
+        async with join(1) as one:
+            await one.becomes_controller()
+            await created_topic(one)
+            first = await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
+            one.ask(MarkTopicForDeletion("t"))
+            assert await one.receives(TopicsMarkedForDeletion) == TopicsMarkedForDeletion(("t",))
+            one.ask(DeleteTopic("t", 9, is_fenced=True))  # of another controller
+            one.ask(DeleteTopic("t", 1, is_fenced=True))
+            assert await one.receives(TopicDeleted) == TopicDeleted("t")
+            await one.receives(TopicsChanged, lambda e: not e.topics)
+            one.ask(WriteLeaderAndIsr(T0, first, True))
+            await one.receives(LeaderAndIsrConflict)
+            await created_topic(one)
+            await one.receives(TopicsChanged, lambda e: set(e.topics) == {"t"})
+            again = await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
+            assert again.version == 0
+
+    asyncio.run(play())
+
+
+def test_c5_marks_are_loaded_by_the_next_controller_and_taken_away(join: Join) -> None:
+    async def play() -> None:
+        async with join(2) as two:
+            async with join(1) as one:
+                await one.becomes_controller()
+                await created_topic(one)
+                one.ask(MarkTopicForDeletion("t"), MarkTopicForDeletion("none"))
+                await one.receives(TopicsMarkedForDeletion, lambda e: len(e.topics) == 2)
+            await two.receives(ControllerChanged, lambda e: e.controller_id is None)
+            loaded = await two.becomes_controller()
+            assert loaded.marked == ("none", "t")
+            two.ask(UnmarkTopics(("none",), 1, is_fenced=True))  # of the one before
+            two.ask(UnmarkTopics(("t",), 2, is_fenced=True))
+            two.ask(MarkTopicForDeletion("last"))
+            event = await two.receives(TopicsMarkedForDeletion, lambda e: "last" in e.topics)
+            assert event.topics == ("last", "none")
 
     asyncio.run(play())
 

@@ -552,7 +552,7 @@ def _create(one: Broker, *names: str, timeout_ms: int = 1_000) -> tuple[Effect, 
     return step(one, events.CreateTopicsRequested(9, topics, timeout_ms), NOW)
 
 
-def _results(done: tuple[Effect, ...]) -> list[tuple[str, Error]]:
+def _results(done: tuple[Effect, ...]) -> list[tuple[str | None, Error]]:
     answers = given.did(done, effects.RespondCreateTopics)
     return [(r.topic, r.error) for answer in answers for r in answer.results]
 

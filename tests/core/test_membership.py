@@ -24,6 +24,7 @@ from neaptide.clusters.broker.replication.group.group_metadata import (
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import (
+    LEADER_DURING_DELETE,
     BrokerRegistration,
     LeaderAndIsr,
     TextTooLongError,
@@ -517,6 +518,23 @@ def test_g2_a_group_is_deleted_with_its_commits_when_nobody_is_in_it() -> None:
     assert delete("g") == {"g": Error.GROUP_ID_NOT_FOUND}
     done = here.do(events.OffsetFetchRequested(7, "g", None))
     assert one(done, effects.RespondOffsetFetch).results == ()
+
+
+def test_c5_positions_in_a_deleted_topic_go_and_with_the_last_of_them_an_empty_group() -> None:
+    of_all = Coordinator()
+    other = TopicPartition("other", 0)
+    for group, partitions in (("gone", (T,)), ("kept", (T, other))):
+        committed = tuple(
+            OffsetCommitRecord(group, one, OffsetAndMetadata(5)) for one in partitions
+        )
+        of_all.do(events.OffsetCommitRequested(of_all.number(), group, -1, committed))
+    deleted = events.PartitionState(T, LeaderAndIsr(LEADER_DURING_DELETE, 0, (), 1), (A,), {})
+    done = of_all.do(events.UpdateMetadataRequested(1, C, 1, (deleted,), LIVE))
+    assert of_all.broker.committed_offsets[G] == {("kept", other): OffsetAndMetadata(5)}
+    written = [each.batches[0].identity for each in did(done, effects.AppendToLog)]
+    tombstone = OffsetCommitRecord("gone", T, None)
+    assert (tombstone, GroupMetadataRecord("gone", is_deleted=True)) in written
+    assert (OffsetCommitRecord("kept", T, None),) in written
 
 
 def test_g2_offsets_of_a_group_that_reads_are_not_deleted() -> None:

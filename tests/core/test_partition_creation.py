@@ -37,7 +37,7 @@ def create(
     return step(one, event, NOW)
 
 
-def results(done: tuple[Effect, ...]) -> list[tuple[str, Error]]:
+def results(done: tuple[Effect, ...]) -> list[tuple[str | None, Error]]:
     answers = given.did(done, effects.RespondCreatePartitions)
     return [(found.topic, found.error) for answer in answers for found in answer.results]
 

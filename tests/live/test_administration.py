@@ -63,6 +63,7 @@ def test_a_topic_that_is_not_there_has_no_settings(own_or_kafka: LiveCluster) ->
         described(own_or_kafka, ConfigResource(ResourceType.TOPIC, "other"))
 
 
+@pytest.mark.filterwarnings("ignore:alter_configs has been deprecated")
 def test_a_topics_settings_are_altered_one_by_one(own_or_kafka: LiveCluster) -> None:
     """KIP-339. Legacy AlterConfigs replaces all of them, and is what older brokers have."""
     admin = AdminClient({"bootstrap.servers": own_or_kafka.bootstrap, "log_level": 0})
@@ -142,6 +143,78 @@ def test_the_cluster_and_its_log_directories_are_shown(own_or_kafka: LiveCluster
         assert "log_dir" in shown
     finally:
         other.close()
+
+
+def test_a_topic_is_deleted_with_its_files_and_made_again(own_or_kafka: LiveCluster) -> None:
+    own_or_kafka.create_topic("doomed", [BROKERS, BROKERS])
+    clients: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": own_or_kafka.bootstrap,
+        "log_level": 0,
+    }
+    admin = AdminClient(clients)
+    producer = Producer(clients)
+    for number in range(4):
+        producer.produce("doomed", value=str(number), partition=number % 2)
+    assert producer.flush(DEADLINE_S) == 0
+    reader = Consumer({**clients, "group.id": "of-doomed", "enable.auto.commit": False})
+    at = [TopicPartition("doomed", 0, 1), TopicPartition("t", 0, 1)]
+
+    def commits() -> bool:
+        try:
+            reader.commit(offsets=at, asynchronous=False)
+        except KafkaException:
+            return False  # its coordinator is not there yet
+        return True
+
+    until(commits, "positions are committed")
+    [done] = admin.delete_topics(["doomed"], operation_timeout=DEADLINE_S).values()
+    done.result(DEADLINE_S)
+
+    def is_gone() -> bool:
+        return not any(
+            path.name.startswith("doomed-") and not path.name.endswith("-delete")
+            for broker in BROKERS
+            for path in own_or_kafka.log_directory(broker).iterdir()
+        )
+
+    until(is_gone, "its logs are deleted everywhere")
+    [refused] = admin.delete_topics(["none"], operation_timeout=DEADLINE_S).values()
+    with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):
+        refused.result(DEADLINE_S)
+
+    def positions() -> list[int]:
+        return [one.offset for one in reader.committed(at, DEADLINE_S)]
+
+    until(lambda: positions() == [-1001, 1], "its positions are gone, and no other")
+    if own_or_kafka.generation != "4.0":  # answered before its name is free
+        is_free = partial(own_or_kafka.zookeeper.exists, "/brokers/topics/doomed")
+        until(lambda: is_free() is None, "its name is free")
+    own_or_kafka.create_topic("doomed", [BROKERS])
+    offsets: list[int | None] = []
+    again = Producer(clients)
+    again.produce("doomed", b"v", on_delivery=lambda _, m: offsets.append(m.offset()))
+    assert again.flush(DEADLINE_S) == 0
+    assert offsets == [0]
+    reader.close()
+
+
+def test_a_topic_is_deleted_when_its_dead_broker_is_back(own_or_kafka: LiveCluster) -> None:
+    """With ZooKeeper: a replica that is not deleted keeps the topic."""
+    own_or_kafka.create_topic("late", [BROKERS])
+    dead = next(broker for broker in BROKERS if broker != own_or_kafka.controller())
+    own_or_kafka.kill(dead)
+    admin = AdminClient({"bootstrap.servers": own_or_kafka.bootstrap, "log_level": 0})
+    admin.delete_topics(["late"], operation_timeout=1.0)
+    path = own_or_kafka.log_directory(dead) / "late-0"
+    alive = [own_or_kafka.log_directory(broker) / "late-0" for broker in BROKERS if broker != dead]
+    exists = own_or_kafka.zookeeper.exists
+    until(lambda: not any(each.exists() for each in alive), "those that live delete theirs")
+    there = path.exists(), exists("/admin/delete_topics/late"), exists("/brokers/topics/late")
+    own_or_kafka.restart(dead)
+    assert all(there)
+    until(lambda: not path.exists(), "it deletes its own")
+    until(lambda: exists("/brokers/topics/late") is None, "the topic is gone")
+    own_or_kafka.await_isr("t", BROKERS)
 
 
 def test_a_topic_gets_more_partitions(own_or_kafka: LiveCluster) -> None:

@@ -127,7 +127,7 @@ def test_update_metadata_of_4_0_names_the_registrations_of_all_brokers(
     assert isinstance(response, SendResponse)
     frame = encode_response(response.entity, 3)[4:]
     _, answer = decode_response(frame, Api.UPDATE_METADATA, header.version)
-    said = control.control_responded(2, 4, answer)
+    said = control.control_responded(2, sent, answer)
     assert said == events.ControlResponded(2, 4, Error.STALE_BROKER_EPOCH)
 
 

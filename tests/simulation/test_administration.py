@@ -54,6 +54,34 @@ def test_c5_a_stopping_broker_is_relieved_before_its_process_ends(
     assert log(world, who) == ["m1", "m2"]
 
 
+@pytest.mark.parametrize("generation", ["2.0", *GENERATIONS[2:]])
+def test_c5_a_topic_is_deleted_whichever_broker_is_down_and_who_controls_changes(
+    generation: str,
+) -> None:
+    world = ready(generation)
+    assert _acked(world, "m1")
+    faults.kill(world, B)
+    topic = world.partition.topic
+    world.network.notify(world.service.mark(topic))
+    run_for(world, 2_000_000)
+    assert topic in world.service.topics
+    assert world.partition not in world.nodes[C].disk.logs
+    world.network.notify(world.service.depose())
+    run_for(world, 2_000_000)
+    assert world.partition in world.nodes[B].disk.logs
+    faults.restart(world, B)
+    until(world, lambda: topic not in world.service.topics)
+    assert world.service.marked == ()
+    assert not any(world.partition in node.disk.logs for node in world.nodes.values())
+
+
+def test_c5_where_deletion_is_disabled_the_mark_goes_and_the_topic_stays() -> None:
+    world = ready("0.10")
+    world.network.notify(world.service.mark(world.partition.topic))
+    until(world, lambda: world.service.marked == ())
+    assert _acked(world, "m1")
+
+
 def test_c5_switched_off_the_process_ends_at_once() -> None:
     world = ready("2.1")
     faults.stop(world, C)

@@ -36,6 +36,7 @@ PRODUCER_IDS: Final = "/latest_producer_id_block"
 ADMIN: Final = "/admin"
 PREFERRED_REPLICA_ELECTION: Final = f"{ADMIN}/preferred_replica_election"
 REASSIGN_PARTITIONS: Final = f"{ADMIN}/reassign_partitions"
+DELETE_TOPICS: Final = f"{ADMIN}/delete_topics"
 
 PERSISTENT_PARENTS: Final = (
     "/brokers",
@@ -47,6 +48,7 @@ PERSISTENT_PARENTS: Final = (
     ISR_CHANGES,
     "/cluster",
     ADMIN,
+    DELETE_TOPICS,
 )
 
 _SECURITY_PROTOCOL: Final = "PLAINTEXT"  # of every listener: this project has no other
@@ -83,6 +85,10 @@ def partition_of_state_path(path: str) -> TopicPartition:
     """The opposite of `state_path`."""
     *_, topic, _, partition, _ = path.split("/")
     return TopicPartition(topic, int(partition))
+
+
+def delete_topic_path(topic: str) -> str:
+    return f"{DELETE_TOPICS}/{topic}"
 
 
 def topic_config_path(topic: str) -> str:

@@ -55,9 +55,11 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     CreateTopic,
     DeleteIsrChangeNotifications,
     DeletePreferredReplicaElection,
+    DeleteTopic,
     LeaderAndIsrChanged,
     LeaderAndIsrRead,
     LoadCluster,
+    MarkTopicForDeletion,
     NotifyIsrChange,
     ReadLeaderAndIsr,
     ResignController,
@@ -66,6 +68,7 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     SetPartitionReassignment,
     TopicsChanged,
     TryBecomeController,
+    UnmarkTopics,
     WriteAssignment,
     WriteLeaderAndIsr,
 )
@@ -283,10 +286,14 @@ class ZooKeeperCoordination:
             self._notify(event)
 
     def _administration_wanted(self) -> None:
-        """By operators: elections, reassignments."""
+        """By operators: elections, reassignments, deletions."""
         if not self._is_controlling:
             return
-        for wanted in (administration.election_wanted, administration.reassignment_wanted):
+        for wanted in (
+            administration.election_wanted,
+            administration.reassignment_wanted,
+            administration.deletion_wanted,
+        ):
             found = wanted(self._client, self._on_administration)
             if found is not None:
                 self._notify(found)
@@ -333,6 +340,9 @@ class ZooKeeperCoordination:
                 self._notify(create_topic(self._client, request, topic_id))
             case DeletePreferredReplicaElection() | WriteAssignment() | SetPartitionReassignment():
                 self._administer(request)
+            case MarkTopicForDeletion() | UnmarkTopics() | DeleteTopic():
+                self._administer(request)
+                self._writer.forget_parents()
             case AllocateProducerIds():
                 broker_id = self._registration.broker_id
                 self._notify(producer_id_blocks.allocate(self._client, broker_id))
@@ -386,7 +396,9 @@ class ZooKeeperCoordination:
             for partition in configuration.assignment
         ]
         states = cluster_view.states(self._client, partitions)
-        self._notify(ClusterLoaded(request.controller_epoch, brokers, topics, states))
+        marked = administration.marked_topics(self._client)
+        self._writer.forget_parents()  # another controller may have deleted topics
+        self._notify(ClusterLoaded(request.controller_epoch, brokers, topics, states, marked))
         self._isr_changes = cluster_view.IsrChanges(self._client)
         self._isr_changed()
         self._administration_wanted()

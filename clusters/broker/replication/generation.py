@@ -163,6 +163,11 @@ class Generation:
     # from 4.0 on: KIP-1030).
     message_timestamp_after_max_ms: int
     zookeeper_session_timeout_ms: int
+    # delete.topic.enable: true from 1.0 on (KAFKA-5384).
+    delete_topic_enable: bool
+    # Whether DeleteTopics is answered when the topic is gone (KRaft), and not already when the
+    # controller's own metadata know it no more: then its name is not free yet.
+    answers_when_deleted: bool
     # group.initial.rebalance.delay.ms: how long the first rebalance of a group waits for more
     # members (KIP-134, from 0.11 on).
     group_initial_rebalance_delay_ms: int
@@ -234,6 +239,8 @@ _V0_10: Final = Generation(
     message_max_bytes=1_000_012,
     message_timestamp_after_max_ms=2**63 - 1,
     zookeeper_session_timeout_ms=6_000,
+    delete_topic_enable=False,
+    answers_when_deleted=False,
     group_initial_rebalance_delay_ms=0,
     caught_up_at_log_end=False,
     idempotence=None,
@@ -271,6 +278,7 @@ _V0_11: Final = replace(
 _V2_0: Final = replace(
     _V0_11,
     name="2.0",
+    delete_topic_enable=True,
     isr_needs_epoch_start=True,
     truncation=Truncation.UNTIL_HISTORIES_MEET,
     epoch_assignment=EpochAssignment.ON_BECOMING_LEADER,
@@ -314,6 +322,7 @@ _V2_8: Final = replace(
 _V4_0: Final = replace(
     _V2_8,
     name="4.0",
+    answers_when_deleted=True,
     takes_diverging_high_watermark=False,
     fetch_of_others=FetchOfOthers.REFUSED,
     eligible_leader_replicas=True,

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 NO_LEADER: Final = -1
 UNKNOWN_OFFSET: Final = -1
+LEADER_DURING_DELETE: Final = -2  # who leads a partition of a topic that is being deleted
 UNDEFINED_EPOCH: Final = -1
 UNKNOWN_BROKER_EPOCH: Final = -1
 

@@ -22,6 +22,7 @@ class ReplicationSettings:
     """Durations in milliseconds, or as the name says, sizes in bytes. What has no default here has
     it in generation."""
 
+    delete_topic_enable: bool
     group_initial_rebalance_delay_ms: int
     message_max_bytes: int
     replica_lag_time_max_ms: int
@@ -99,6 +100,7 @@ def replication_settings(given: Mapping[str, str], generation: Generation) -> Re
         "replica_lag_time_max_ms": generation.replica_lag_time_max_ms,
         "message_max_bytes": generation.message_max_bytes,
         "group_initial_rebalance_delay_ms": generation.group_initial_rebalance_delay_ms,
+        "delete_topic_enable": generation.delete_topic_enable,
     }
     types = get_type_hints(ReplicationSettings)
     for field in fields(ReplicationSettings):

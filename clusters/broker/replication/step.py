@@ -22,6 +22,7 @@ from neaptide.clusters.broker.replication.controller import (
     replica_leader_election,
     shutdowns,
     topic_creation,
+    topic_deletion,
 )
 from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
 from neaptide.clusters.broker.replication.follower import replica_fetcher_manager
@@ -47,6 +48,7 @@ from neaptide.clusters.broker.replication.leader import (
     transaction_markers,
     transaction_verification,
 )
+from neaptide.clusters.broker.replication.model import LEADER_DURING_DELETE
 from neaptide.clusters.broker.replication.replicas import (
     controlled_shutdown,
     log_manager,
@@ -95,6 +97,17 @@ def _on_assignment_written(
         partition_state_machine.reconsider(broker, (event.partition,))
     else:
         partition_reassignment.on_assignment_written(broker, event, now_ms)
+        topic_deletion.begin_deletions(broker)
+
+
+def _on_update_metadata(broker: Broker, event: events.UpdateMetadataRequested, now_ms: int) -> None:
+    replica_manager.on_update_metadata(broker, event, now_ms)
+    deleted = {
+        one.partition for one in event.partitions if one.state.leader == LEADER_DURING_DELETE
+    }
+    if deleted:
+        group_administration.on_partitions_deleted(broker, deleted, now_ms)
+        topic_deletion.complete_deletions(broker)
 
 
 def _on_groups_read(broker: Broker, event: events.CommittedOffsetsRead, now_ms: int) -> None:
@@ -128,6 +141,7 @@ def _on_request_abandoned(broker: Broker, event: events.RequestAbandoned, now_ms
     purgatory.on_request_abandoned(broker, event, now_ms)
     topic_creation.forget_creation(broker, event.request)
     partition_creation.forget_growth(broker, event.request)
+    topic_deletion.forget_deletion(broker, event.request)
     elections.forget_elections(broker, event.request)
     shutdowns.forget_shutdown(broker, event.request)
     reassignments.forget_reassignments(broker, event.request)
@@ -139,6 +153,7 @@ def _on_expired(broker: Broker, timer: events.DelayedOperationExpired, now_ms: i
     purgatory.on_delayed_operation_expired(broker, timer, now_ms)
     topic_creation.on_creation_expired(broker, timer.request)
     partition_creation.on_growth_expired(broker, timer.request)
+    topic_deletion.on_deletion_expired(broker, timer.request)
     elections.on_elections_expired(broker, timer.request)
     reassignments.on_reassignments_expired(broker, timer.request)
 
@@ -199,6 +214,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.RequestAbandoned: _on_request_abandoned,
     events.CreateTopicsRequested: topic_creation.on_create_topics,
     events.CreatePartitionsRequested: partition_creation.on_create_partitions,
+    events.DeleteTopicsRequested: topic_deletion.on_delete_topics,
     events.TopicWanted: topic_creation.on_topic_wanted,
     # the leader that this broker follows
     events.FetchResponded: replica_fetcher_manager.on_fetch_responded,
@@ -220,7 +236,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     # the controller
     events.LeaderAndIsrRequested: replica_manager.on_leader_and_isr,
     events.StopReplicaRequested: replica_manager.on_stop_replica,
-    events.UpdateMetadataRequested: replica_manager.on_update_metadata,
+    events.UpdateMetadataRequested: _on_update_metadata,
     events.TopicSettingsChanged: replica_manager.on_topic_settings_changed,
     events.AlterPartitionResponded: _on_altered,
     events.AlterPartitionFailed: alter_partition_manager.on_failed,
@@ -264,6 +280,8 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     coordination_service.AssignmentWritten: _on_assignment_written,
     coordination_service.LeaderAndIsrChanged: partition_reassignment.on_leader_and_isr_changed,
     coordination_service.TopicCreated: topic_creation.on_topic_created,
+    coordination_service.TopicsMarkedForDeletion: topic_deletion.on_topics_marked,
+    coordination_service.TopicDeleted: topic_deletion.on_topic_deleted,
     coordination_service.ProducerIdsAllocated: transaction_coordinator.on_producer_ids_allocated,
 }
 

@@ -229,12 +229,14 @@ class PeerEffects:
                 self._config.replica_socket_timeout_ms / 1000,
                 self._response_max_bytes,
                 lambda: self._controlled_address(broker),
-                lambda epoch, response: self._submit(control_responded(broker, epoch, response)),
+                lambda message, response: self._submit(
+                    control_responded(broker, message, response)
+                ),
                 self._spawn,
             )
             self._control[broker] = channel
         entity = SENT[type(effect.message)].encode(effect.message, self._config)
-        channel.send(entity, effect.message.controller_epoch)
+        channel.send(entity, effect.message)
 
     def _stop_sending_control(self, effect: effects.StopSendingControl) -> None:
         brokers = tuple(self._control) if effect.brokers is None else effect.brokers

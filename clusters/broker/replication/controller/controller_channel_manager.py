@@ -20,7 +20,11 @@ from neaptide.clusters.broker.replication.interface.events import (
     StopReplicaRequested,
     UpdateMetadataRequested,
 )
-from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.model import (
+    LEADER_DURING_DELETE,
+    LeaderAndIsr,
+    TopicPartition,
+)
 from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
     INTERNAL_TOPICS,
 )
@@ -116,11 +120,37 @@ def send_update_metadata(
     """UpdateMetadata: these partitions, and always the whole list of live brokers."""
     controller = broker.active_controller
     assert controller is not None
+    _send_update_metadata(broker, _partition_states(controller, partitions), receivers)
+
+
+def send_deleted(
+    broker: Broker, partitions: tuple[TopicPartition, ...], receivers: Collection[int]
+) -> None:
+    """UpdateMetadata: these partitions are being deleted."""
+    controller = broker.active_controller
+    assert controller is not None
+    deleted = LeaderAndIsr(
+        LEADER_DURING_DELETE, LEADER_DURING_DELETE, (), controller.controller_epoch
+    )
+    states = tuple(
+        PartitionState(
+            tp, deleted, controller.replicas(tp), {}, controller.topics[tp.topic].topic_id
+        )
+        for tp in partitions
+    )
+    _send_update_metadata(broker, states, receivers)
+
+
+def _send_update_metadata(
+    broker: Broker, states: tuple[PartitionState, ...], receivers: Collection[int]
+) -> None:
+    controller = broker.active_controller
+    assert controller is not None
     message = UpdateMetadataRequested(
         UNSENT,
         broker.broker_id,
         controller.controller_epoch,
-        _partition_states(controller, partitions),
+        states,
         tuple(controller.brokers[b] for b in sorted(controller.brokers)),
         _partition_counts(controller),
     )

@@ -13,8 +13,12 @@ from neaptide.clusters.broker.replication.interface.administration import (
 from neaptide.clusters.broker.replication.interface.coordination_service import (
     PartitionReassignmentFound,
 )
-from neaptide.clusters.broker.replication.interface.effects import TopicResult
-from neaptide.clusters.broker.replication.interface.events import AlteredPartition, AlteredResult
+from neaptide.clusters.broker.replication.interface.effects import TopicDeletionResult, TopicResult
+from neaptide.clusters.broker.replication.interface.events import (
+    AlteredPartition,
+    AlteredResult,
+    TopicToDelete,
+)
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
@@ -132,6 +136,27 @@ class Reassignments:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletionRequest:
+    """A DeleteTopics request: what each topic came to (None: not known yet)."""
+
+    request: int
+    results: Mapping[TopicToDelete, TopicDeletionResult | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Deletions:
+    """Topics that are to be deleted, and nobody's otherwise any more.
+
+    `marked` wait for the end of a reassignment. Of those that are being deleted, `left` has the
+    replicas that are not known to be deleted yet: who does not live is asked when it comes.
+    """
+
+    marked: frozenset[str] = frozenset()
+    left: Mapping[str, frozenset[tuple[TopicPartition, int]]] = field(default_factory=dict)
+    requests: Mapping[int, DeletionRequest] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Active:
     """The controller.
 
@@ -165,6 +190,7 @@ class Active:
     shutting_down: Mapping[int, frozenset[TopicPartition]] = field(default_factory=dict)
     shutdown_requests: tuple[ShutdownRequest, ...] = ()
     reassignments: Reassignments = Reassignments()
+    deletions: Deletions = Deletions()
 
     def all_partitions(self) -> list[TopicPartition]:
         return [

@@ -33,6 +33,12 @@ from neaptide.clusters.broker.replication.controller.shutdowns import refuse_shu
 from neaptide.clusters.broker.replication.controller.topic_creation import (
     refuse_creations,
 )
+from neaptide.clusters.broker.replication.controller.topic_deletion import (
+    delete_on,
+    mark,
+    on_replicas_deleted,
+    refuse_deletions,
+)
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.administration import (
     AutoPreferredReplicaLeaderElection,
@@ -73,6 +79,7 @@ def on_session_expired(broker: Broker, event: SessionExpired, now_ms: int) -> No
 def _cease(broker: Broker, *, registered: bool) -> None:
     refuse_creations(broker)
     refuse_growths(broker)
+    refuse_deletions(broker)
     refuse_alterations(broker)
     refuse_elections(broker)
     refuse_shutdowns(broker)
@@ -108,11 +115,13 @@ def on_cluster_loaded(broker: Broker, event: ClusterLoaded, now_ms: int) -> None
         unclean=leader_election.came_back_torn(event.states, event.brokers),
         reassignments=loaded(event.topics),
     )
-    known = tuple(event.states)
+    mark(broker, event.marked)
+    states = broker.controller.states
+    known = tuple(states)
     send_update_metadata(broker, known, event.brokers)
     # What one led that came back torn waits for the next state: to follow it is to be cut.
     torn = broker.controller.unclean
-    obeyed = tuple(tp for tp in known if event.states[tp].leader not in torn.get(tp, ()))
+    obeyed = tuple(tp for tp in known if states[tp].leader not in torn.get(tp, ()))
     send_leader_and_isr(broker, obeyed, event.brokers)
     reconsider(broker, broker.controller.all_partitions())
     if broker.settings.auto_leader_rebalance_enable:
@@ -128,6 +137,8 @@ def on_control_responded(broker: Broker, event: ControlResponded, now_ms: int) -
         broker.note("resigning: a later controller is known")
         _cease(broker, registered=True)
         broker.coordinate(ResignController())
+        return
+    on_replicas_deleted(broker, event)
 
 
 # --- brokers, topics, ISRs -----------------------------------------------------------------------
@@ -170,6 +181,7 @@ def on_brokers_changed(broker: Broker, event: BrokersChanged, now_ms: int) -> No
     states = controller.states
     obeyed = tuple(tp for tp in known if states[tp].leader not in fallen.get(tp, ()))
     send_leader_and_isr(broker, obeyed, come)
+    delete_on(broker, come)
     changed = set(gone) | set(come)
     reconsider(
         broker,
@@ -181,7 +193,9 @@ def on_topics_changed(broker: Broker, event: TopicsChanged, now_ms: int) -> None
     controller = broker.active_controller
     if controller is not None:
         before = controller.topics
-        read = with_known_ids(before, event.topics)
+        doomed = controller.deletions.left
+        found = {name: one for name, one in event.topics.items() if name not in doomed}
+        read = with_known_ids(before, found)
         # Who has another id is another topic: one that was made again under the same name.
         same = {name for name, one in read.items() if _is_same(before.get(name), one)}
         states = {tp: one for tp, one in controller.states.items() if tp.topic in same}
@@ -190,7 +204,7 @@ def on_topics_changed(broker: Broker, event: TopicsChanged, now_ms: int) -> None
         # With other settings a partition may have a leader now (unclean.leader.election.enable).
         changed = {
             topic
-            for topic, configuration in event.topics.items()
+            for topic, configuration in found.items()
             if topic in before and before[topic].settings != configuration.settings
         }
         all_partitions = broker.controller.all_partitions()

@@ -196,7 +196,7 @@ def settle(
     states = dict(controller.states)
     news = []
     for topic_partition, state in settled:
-        if state is not None:
+        if state is not None and topic_partition.topic in controller.topics:
             if states.get(topic_partition) != state:
                 news.append(topic_partition)
             states[topic_partition] = state

@@ -5,6 +5,9 @@ As Kafka's GroupCoordinator. What is deleted is deleted when its tombstones are 
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection
+
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import (
@@ -100,6 +103,27 @@ def on_offset_delete(broker: Broker, event: OffsetDeleteRequested, now_ms: int) 
     error = _forget(broker, topic_partition, event.group, event.partitions, now_ms)
     results = tuple((one, error) for one in event.partitions)
     broker.do(RespondOffsetDelete(event.request, Error.NONE, results))
+
+
+def on_partitions_deleted(
+    broker: Broker, partitions: Collection[TopicPartition], now_ms: int
+) -> None:
+    """Positions in topics that are deleted go, and with its last one a group that is empty."""
+    for topic_partition, committed in tuple(broker.committed_offsets.items()):
+        gone: dict[str, list[TopicPartition]] = defaultdict(list)
+        kept = set()
+        for name, partition in committed:
+            if partition in partitions:
+                gone[name].append(partition)
+            else:
+                kept.add(name)
+        for name, positions in gone.items():
+            group = known_group(broker, name)
+            is_empty = group is None or (group.state is GroupState.EMPTY and not group.pending)
+            ends = is_empty and name not in kept
+            error = _forget(broker, topic_partition, name, positions, now_ms, whole=ends)
+            if ends and error is Error.NONE:
+                broker.groups.pop(name, None)
 
 
 def _forget(

@@ -137,11 +137,49 @@ class SetPartitionReassignment:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkTopicForDeletion:
+    """Create `/admin/delete_topics/T`."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnmarkTopics:
+    """Delete these from `/admin/delete_topics`: there are no such topics, or none is deleted.
+
+    One that `is_fenced` requires that `/controller_epoch` still is `controller_epoch`.
+    """
+
+    topics: tuple[str, ...]
+    controller_epoch: int
+    is_fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """Delete a topic's znodes, its settings and its mark; answered by TopicDeleted.
+
+    One that `is_fenced` requires that `/controller_epoch` still is `controller_epoch`.
+    """
+
+    topic: str
+    controller_epoch: int
+    is_fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
     """Take the next block of `/latest_producer_id_block`; answered by ProducerIdsAllocated."""
 
 
-AdministrationRequest = DeletePreferredReplicaElection | WriteAssignment | SetPartitionReassignment
+FencedRequest = (
+    DeletePreferredReplicaElection
+    | WriteAssignment
+    | SetPartitionReassignment
+    | UnmarkTopics
+    | DeleteTopic
+)
+AdministrationRequest = FencedRequest | MarkTopicForDeletion
 CoordinationRequest = (
     TryBecomeController
     | ResignController
@@ -186,10 +224,13 @@ class ControllerChanged:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLoaded:
+    """`marked`: the topics that are to be deleted."""
+
     controller_epoch: int
     brokers: Mapping[int, BrokerRegistration]
     topics: Mapping[str, TopicConfiguration]
     states: Mapping[TopicPartition, LeaderAndIsr]
+    marked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +316,20 @@ class AssignmentWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicsMarkedForDeletion:
+    """What `/admin/delete_topics` names now; only the controller is notified."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """Of DeleteTopic: all of it is gone. Where there is a later controller nothing is answered."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderAndIsrChanged:
     """States that were read with a watch are others now, whoever wrote them."""
 
@@ -306,5 +361,7 @@ CoordinationEvent = (
     | PartitionReassignmentFound
     | AssignmentWritten
     | LeaderAndIsrChanged
+    | TopicsMarkedForDeletion
+    | TopicDeleted
     | ProducerIdsAllocated
 )

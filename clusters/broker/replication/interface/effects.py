@@ -445,6 +445,22 @@ class RespondCreatePartitions:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicDeletionResult:
+    """What became of one topic of a DeleteTopics request; `topic` None: its id names none."""
+
+    topic: str | None
+    topic_id: str | None
+    error: Error
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RespondDeleteTopics:
+    request: int
+    results: tuple[TopicDeletionResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RespondElectLeaders:
     """Where `error` is one, it concerns the request as a whole."""
 
@@ -658,6 +674,7 @@ Answer = (
     | RespondAlterPartition
     | RespondCreateTopics
     | RespondCreatePartitions
+    | RespondDeleteTopics
     | RespondElectLeaders
     | RespondControlledShutdown
     | RespondAlterPartitionReassignments

@@ -393,6 +393,20 @@ class CreatePartitionsRequested:
     validate_only: bool = False
 
 
+class TopicToDelete(NamedTuple):
+    """By its name, or from v6 on by its id."""
+
+    topic: str | None
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsRequested:
+    request: int
+    topics: tuple[TopicToDelete, ...]
+    timeout_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class TopicWanted:
     """Metadata was asked for a topic that does not exist (auto.create.topics.enable)."""
@@ -578,11 +592,15 @@ class FetcherRequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class ControlResponded:
-    """A broker answered LeaderAndIsr, StopReplica or UpdateMetadata of this controller."""
+    """A broker answered LeaderAndIsr, StopReplica or UpdateMetadata of this controller.
+
+    `deleted`: the replicas that it has deleted, because a StopReplica said so.
+    """
 
     broker: int
     controller_epoch: int
     error: Error
+    deleted: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from neaptide.clusters.broker.replication.interface.events import PartitionState
-from neaptide.clusters.broker.replication.model import BrokerRegistration
+from neaptide.clusters.broker.replication.model import (
+    LEADER_DURING_DELETE,
+    BrokerRegistration,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +27,28 @@ class MetadataCache:
 
 
 def with_partitions(metadata: MetadataCache, sent: tuple[PartitionState, ...]) -> MetadataCache:
-    """What was known of a topic that has another id now is forgotten: it was made again."""
+    """What was known of a topic that has another id now is forgotten: it was made again.
+
+    So are partitions that are being deleted.
+    """
     topics, topic_ids = dict(metadata.topics), dict(metadata.topic_ids)
+    counts = dict(metadata.partition_counts)
     for partition_state in sent:
         topic, partition = partition_state.partition
+        if partition_state.state.leader == LEADER_DURING_DELETE:
+            left = {
+                number: one for number, one in topics.pop(topic, {}).items() if number != partition
+            }
+            if left:
+                topics[topic] = left
+            else:
+                topic_ids.pop(topic, None)
+                counts.pop(topic, None)
+            continue
         topic_id = partition_state.topic_id
         if topic_id is not None and topic_ids.get(topic) != topic_id:
             if topic in topic_ids:
                 topics.pop(topic, None)
             topic_ids[topic] = topic_id
         topics[topic] = {**topics.get(topic, {}), partition: partition_state}
-    return replace(metadata, topics=topics, topic_ids=topic_ids)
+    return replace(metadata, topics=topics, topic_ids=topic_ids, partition_counts=counts)

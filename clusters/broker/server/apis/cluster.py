@@ -1,4 +1,4 @@
-"""What clients ask of the cluster: ApiVersions, Metadata, CreateTopics."""
+"""What clients ask of the cluster: ApiVersions, Metadata; to create, grow and delete topics."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ from neaptide.clusters.broker.server.apis.row import (
 from neaptide.clusters.broker.storage.config import SettingError, check_topic, log_config
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.codec import make, response_class
-from neaptide.clusters.broker.wire.topic_ids import uuid_of
+from neaptide.clusters.broker.wire.topic_ids import text_of, uuid_of
 
 # Older librdkafkas compress only where Produce v0 is named, so Kafka 4.0 names it too although it
 # answers none below v3 (KAFKA-18659). The other APIs are named as they are.
 _ADVERTISED_LOWEST: Final[Mapping[Api, int]] = {Api.PRODUCE: 0}
 _WITH_CONFIGS: Final = 5  # the first version of CreateTopics whose answers have settings
 _OF_THE_TOPIC: Final = i8(1)  # Kafka's DYNAMIC_TOPIC_CONFIG
+_KNOWS_DISABLED: Final = 3  # the first of DeleteTopics that has a name for that it is disabled
+_DELETES_BY_IDS: Final = 6
 _LOOKED_UP_BY_ID: Final = 12  # the first version of Metadata in which topics are
 
 # --- ApiVersions ----------------------------------------------------------------------------------
@@ -281,6 +283,61 @@ def create_partitions_error(
 ) -> effects.RespondCreatePartitions:
     failed = tuple(effects.TopicResult(new.topic, error) for new in event.topics)
     return effects.RespondCreatePartitions(event.request, failed)
+
+
+# --- DeleteTopics ---------------------------------------------------------------------------------
+
+
+def decode_delete_topics(
+    request: PendingRequest, entity: Any, context: ApiContext
+) -> events.DeleteTopicsRequested:
+    """Names up to v5, then names or ids. What is named twice is deleted once."""
+    if request.header.version < _DELETES_BY_IDS:
+        named = [events.TopicToDelete(str(name)) for name in entity.topic_names]
+    else:
+        named = [
+            events.TopicToDelete(None, text_of(one.topic_id))
+            if one.name is None
+            else events.TopicToDelete(str(one.name))
+            for one in entity.topics
+        ]
+    topics = tuple(dict.fromkeys(named))
+    return events.DeleteTopicsRequested(request.id, topics, milliseconds(entity.timeout))
+
+
+def encode_delete_topics(
+    request: PendingRequest, effect: effects.RespondDeleteTopics, context: ApiContext
+) -> Response:
+    version = request.header.version
+    result = in_response(Api.DELETE_TOPICS, version, "DeletableTopicResult")
+
+    def error(one: effects.TopicDeletionResult) -> Error:
+        is_old = one.error is Error.TOPIC_DELETION_DISABLED and version < _KNOWS_DISABLED
+        return Error.INVALID_REQUEST if is_old else one.error
+
+    return SendResponse(
+        make(
+            response_class(Api.DELETE_TOPICS, version),
+            throttle_time=NO_THROTTLE,
+            responses=tuple(
+                make(
+                    result,
+                    name=None if one.topic is None else TopicName(one.topic),
+                    topic_id=uuid_of(one.topic_id),
+                    error_code=code(error(one)),
+                    error_message=one.message,
+                )
+                for one in effect.results
+            ),
+        )
+    )
+
+
+def delete_topics_error(
+    event: events.DeleteTopicsRequested, error: Error
+) -> effects.RespondDeleteTopics:
+    failed = tuple(effects.TopicDeletionResult(*named, error) for named in event.topics)
+    return effects.RespondDeleteTopics(event.request, failed)
 
 
 def encode_create_topics(

@@ -317,5 +317,15 @@ def encode_stop_replica_request(
     )
 
 
-def control_responded(broker: int, controller_epoch: int, response: Any) -> events.ControlResponded:
-    return events.ControlResponded(broker, controller_epoch, error_of(response.error_code))
+def control_responded(
+    broker: int, message: effects.ControlRequest, response: Any
+) -> events.ControlResponded:
+    deleted: tuple[TopicPartition, ...] = ()
+    if isinstance(message, events.StopReplicaRequested) and message.delete_partitions:
+        deleted = tuple(
+            TopicPartition(str(one.topic), int(one.partition))
+            for one in response.partitions
+            if error_of(one.error_code) is Error.NONE
+        )
+    error = error_of(response.error_code)
+    return events.ControlResponded(broker, message.controller_epoch, error, deleted)

@@ -400,6 +400,23 @@ _ROWS: Final = (
         ),
     ),
     ApiRow(
+        Api.DELETE_TOPICS,
+        # By topic ids from v6 on. Kafka has it from 0.10.1 on.
+        {
+            "0.10": Versions(1, 1),
+            "2.0": Versions(1, 2),
+            "2.1": Versions(1, 3),
+            "2.8": Versions(1, 6),
+        },
+        AnsweredByCore(
+            events.DeleteTopicsRequested,
+            cluster.decode_delete_topics,
+            effects.RespondDeleteTopics,
+            cluster.encode_delete_topics,
+            cluster.delete_topics_error,
+        ),
+    ),
+    ApiRow(
         Api.CONTROLLED_SHUTDOWN,
         {},
         AnsweredByCore(
