@@ -24,7 +24,11 @@ from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster, until
 from tests.proof import proof_but
 
 pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
-SETTINGS = {"auto.create.topics.enable": "false", "min.insync.replicas": "2"}
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+}
 SYSTEMS = ["neaptide:2.1", "neaptide:4.0", "kafka:3.9.1"]
 
 
