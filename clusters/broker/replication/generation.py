@@ -51,6 +51,14 @@ class FetchOfOthers(Enum):
     REFUSED = "refused"  # the partition: an error that has it tried again (KAFKA-13837, 3.3)
 
 
+class CleanableUpTo(Enum):
+    """Where the log cleaner has to end, if not at the segment that is appended to."""
+
+    ACTIVE_SEGMENT = "active-segment"
+    FIRST_UNSTABLE_OFFSET = "first-unstable-offset"  # 0.11, also above the high watermark
+    LAST_STABLE_OFFSET = "last-stable-offset"  # 3.1: nor above the high watermark (KAFKA-13194)
+
+
 class UnknownProducer(Enum):
     """What a leader answers to a sequence other than 0 of a producer that it knows nothing of."""
 
@@ -99,6 +107,9 @@ class Generation:
     # (Log.updateHighWatermark, from 2.4 on).
     bounds_high_watermark: bool
     fetch_of_others: FetchOfOthers
+    cleanable_up_to: CleanableUpTo
+    # log.cleaner.enable: true from 0.9 on (KAFKA-2118).
+    log_cleaner_enable: bool
     # replica.lag.max.messages: too far behind is out of sync too (up to 0.8).
     lag_max_messages: bool
     # How often in replica.lag.time.max.ms leaders look for replicas that are out of sync: once in
@@ -214,6 +225,8 @@ _V0_10: Final = Generation(
     takes_diverging_high_watermark=False,
     bounds_high_watermark=False,
     fetch_of_others=FetchOfOthers.ALL_FAILS,
+    cleanable_up_to=CleanableUpTo.ACTIVE_SEGMENT,
+    log_cleaner_enable=True,
     lag_max_messages=False,
     isr_checks_in_lag_time=2,
     waits_for_caught_up=True,
@@ -257,6 +270,7 @@ _V0_8: Final = replace(
     name="0.8",
     caught_up=CaughtUp.ON_ANY_FETCH,
     lag_max_messages=True,
+    log_cleaner_enable=False,
     isr_checks_in_lag_time=1,
     waits_for_caught_up=False,
     reports_isr_changes=False,
@@ -268,6 +282,7 @@ _V0_11: Final = replace(
     name="0.11",
     group_initial_rebalance_delay_ms=3_000,
     fetch_of_others=FetchOfOthers.NO_RECORDS,
+    cleanable_up_to=CleanableUpTo.FIRST_UNSTABLE_OFFSET,
     truncation=Truncation.TO_EPOCH_END_OFFSET,
     epoch_assignment=EpochAssignment.ON_FIRST_APPEND,
     unclean_leader_election_enable=False,
@@ -325,6 +340,7 @@ _V4_0: Final = replace(
     answers_when_deleted=True,
     takes_diverging_high_watermark=False,
     fetch_of_others=FetchOfOthers.REFUSED,
+    cleanable_up_to=CleanableUpTo.LAST_STABLE_OFFSET,
     eligible_leader_replicas=True,
     caps_min_isr=True,
     reports_isr_changes=False,  # the controller makes them itself

@@ -48,6 +48,8 @@ class ServerConfig:
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
     replica_socket_timeout_ms: int
+    log_cleaner_enable: bool
+    log_cleaner_backoff_ms: int
     log_retention_check_interval_ms: int
     log_flush_scheduler_interval_ms: int | None  # None: as often as the logs need it
     rack: str | None
@@ -110,6 +112,8 @@ def server_config(settings: Mapping[str, str]) -> ServerConfig:
             settings, "producer.id.expiration.check.interval.ms", 600_000
         ),
         replica_socket_timeout_ms=_number(settings, "replica.socket.timeout.ms", 30_000),
+        log_cleaner_enable=_flag(settings, "log.cleaner.enable", generation.log_cleaner_enable),
+        log_cleaner_backoff_ms=_number(settings, "log.cleaner.backoff.ms", 15_000),
         log_retention_check_interval_ms=_number(
             settings, "log.retention.check.interval.ms", 300_000
         ),
@@ -157,6 +161,13 @@ def _number(settings: Mapping[str, str], name: str, default: int | None) -> int:
     if not text.isdecimal():
         raise InvalidSettingError(f"{name} must be a whole number from 0 on, not {text!r}")
     return int(text)
+
+
+def _flag(settings: Mapping[str, str], name: str, default: bool) -> bool:
+    text = settings.get(name, str(default)).lower()
+    if text not in ("true", "false"):
+        raise InvalidSettingError(f"{name} must be true or false, not {text!r}")
+    return text == "true"
 
 
 def _limit(settings: Mapping[str, str], name: str) -> int | None:

@@ -52,7 +52,7 @@ class LogReader:
             config.message_timestamp_type == LOG_APPEND_TIME,
             min(off, config.message_timestamp_before_max_ms),
             min(off, after_max_ms if after is None else after),
-            "compact" in config.cleanup_policy,
+            config.is_compacted,
         )
 
     def sizes(self) -> Mapping[TopicPartition, int]:

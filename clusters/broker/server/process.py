@@ -21,6 +21,7 @@ from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordinatio
 from neaptide.clusters.broker.replication.interface.administration import ShutdownRequested
 from neaptide.clusters.broker.replication.interface.events import ProducerExpiration
 from neaptide.clusters.broker.replication.model import BrokerRegistration, Endpoint
+from neaptide.clusters.broker.server.cleaning import LogCleaner
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
 from neaptide.clusters.broker.server.flushing import keep_flushed
@@ -157,6 +158,8 @@ async def serve(config: ServerConfig) -> int:
             wall_clock_ms,
         )
     )
+    if config.log_cleaner_enable:
+        shell.spawn(_clean(config, shell, logs))
     # What was imported and built so far stays for ever: the collector need not look at it again.
     gc.freeze()
     error = await ended
@@ -221,6 +224,18 @@ async def _keep_recovery_points(logs: LogDirectory) -> None:
     while True:
         await asyncio.sleep(_RECOVERY_POINT_INTERVAL_S)
         logs.checkpoint_recovery_points()
+
+
+async def _clean(config: ServerConfig, shell: BrokerShell, logs: LogDirectory) -> None:
+    cleaner = LogCleaner(
+        config,
+        logs,
+        lambda: shell.core.partitions,
+        shell.when_free,
+        asyncio.to_thread,
+        wall_clock_ms,
+    )
+    await cleaner.run()
 
 
 async def _keep_busy(crowd: Crowd) -> None:

@@ -32,6 +32,10 @@ class LogConfig:
     retention_ms: int = 7 * 24 * _HOUR_MS  # negative: kept for ever
     retention_bytes: int = -1  # negative: without limit
     cleanup_policy: str = "delete"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    delete_retention_ms: int = 24 * _HOUR_MS
     message_timestamp_type: str = "CreateTime"
     # How far a record may be from the clock: either way, behind it, ahead of it (None: as the
     # generation has it).
@@ -39,6 +43,19 @@ class LogConfig:
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_after_max_ms: int | None = None
     max_message_bytes: int | None = None  # only checked here; None: as the broker has it
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """A segment that is being appended to is never cleaned, so it must not last too long."""
+        return (
+            min(self.segment_ms, self.max_compaction_lag_ms)
+            if self.is_compacted
+            else self.segment_ms
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +66,7 @@ class _Setting:
     broker_names: tuple[tuple[str, int], ...]
     least: int = 0
     most: int = LONG_MAX
+    is_fraction: bool = False
     one_of: tuple[str, ...] = ()  # not a number, but some of these words
 
 
@@ -93,6 +111,24 @@ SETTINGS: Final = (
         one_of=("delete", "compact"),
     ),
     _Setting(
+        "min_cleanable_dirty_ratio",
+        "min.cleanable.dirty.ratio",
+        (("log.cleaner.min.cleanable.ratio", 1),),
+        0,
+        1,
+        is_fraction=True,
+    ),
+    *(
+        _Setting(
+            name, name.replace("_", "."), ((f"log.cleaner.{name.replace('_', '.')}", 1),), least
+        )
+        for name, least in (
+            ("min_compaction_lag_ms", 0),
+            ("max_compaction_lag_ms", 1),
+            ("delete_retention_ms", 0),
+        )
+    ),
+    _Setting(
         "message_timestamp_type",
         "message.timestamp.type",
         (("log.message.timestamp.type", 1),),
@@ -123,17 +159,13 @@ _OTHERS: Final[Mapping[str, tuple[str, ...] | tuple[int, int] | None]] = {
     "compression.gzip.level": (-1, 9),
     "compression.lz4.level": (1, 17),
     "compression.zstd.level": (-131_072, 22),
-    "delete.retention.ms": (0, LONG_MAX),
     "file.delete.delay.ms": (0, LONG_MAX),
     "follower.replication.throttled.replicas": None,
     "leader.replication.throttled.replicas": None,
     "local.retention.bytes": (-2, LONG_MAX),
     "local.retention.ms": (-2, LONG_MAX),
-    "max.compaction.lag.ms": (1, LONG_MAX),
     "message.downconversion.enable": _FLAGS,
     "message.format.version": None,
-    "min.cleanable.dirty.ratio": (0, 1),
-    "min.compaction.lag.ms": (0, LONG_MAX),
     "min.insync.replicas": (1, INT_MAX),
     "preallocate": _FLAGS,
     "remote.log.copy.disable": _FLAGS,
@@ -146,7 +178,7 @@ _OTHERS: Final[Mapping[str, tuple[str, ...] | tuple[int, int] | None]] = {
 
 def log_config(broker: Mapping[str, str], topic: Mapping[str, str] | None = None) -> LogConfig:
     """The topic's own settings over the broker's over Kafka's defaults."""
-    chosen: dict[str, str | int] = {}
+    chosen: dict[str, str | float] = {}
     for setting in SETTINGS:
         value = _value(setting, broker, topic or {})
         if value is not None:
@@ -173,7 +205,7 @@ def _is_allowed(text: str, allowed: tuple[str, ...] | tuple[int, int] | None) ->
     match allowed:
         case (int() as least, int() as most):
             try:
-                return least <= (float(text) if most == 1 else int(text)) <= most
+                return least <= int(text) <= most
             except ValueError:
                 return False
         case None:
@@ -183,7 +215,7 @@ def _is_allowed(text: str, allowed: tuple[str, ...] | tuple[int, int] | None) ->
 
 def _value(
     setting: _Setting, broker: Mapping[str, str], topic: Mapping[str, str]
-) -> str | int | None:
+) -> str | float | None:
     names = ((setting.topic_name, 1, topic), *((n, f, broker) for n, f in setting.broker_names))
     for name, factor, settings in names:
         text = settings.get(name)
@@ -204,11 +236,13 @@ def _words(setting: _Setting, name: str, text: str) -> str:
     return text
 
 
-def _number(setting: _Setting, name: str, text: str, factor: int) -> int:
+def _number(setting: _Setting, name: str, text: str, factor: int) -> float:
+    """A whole number where it is not a fraction."""
+    kind = "number" if setting.is_fraction else "whole number"
     try:
-        number = int(text) * factor
+        number = float(text) if setting.is_fraction else int(text) * factor
     except ValueError:
-        raise SettingError(f"Set {name} to a whole number, not to {text!r}.") from None
+        raise SettingError(f"Set {name} to a {kind}, not to {text!r}.") from None
     if not setting.least <= number <= setting.most:
         raise SettingError(f"{name} cannot be {text}.")
     return number

@@ -1,11 +1,12 @@
 """The log of one replica: segments in a directory `<topic>-<partition>`.
 
 Synchronous and for one thread. It stores what it is given: offsets and leader epochs are in the
-batches already, who may append, read or truncate is for replication to say. It knows neither the
-high watermark (callers pass it) nor compaction.
+batches already, who may append, read or truncate is for replication to say. It does not know the
+high watermark: callers pass it. What compaction keeps is the cleaner's to say.
 Rules: offsets only grow, and may have gaps (a compacted log, and each log that follows it); a
 truncation cuts at a batch boundary or in a gap; everything below the recovery point has been
-flushed; the recovery point never lies beyond the log end offset.
+flushed; the recovery point never lies beyond the log end offset. The segment that is appended to is
+never cleaned.
 Source: "Log" in the implementation part of Kafka's documentation, KIP-101 (epochs), KIP-107
 (delete records).
 """
@@ -14,14 +15,20 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from neaptide.clusters.broker.replication.model import EpochEntry, TopicPartition
 from neaptide.clusters.broker.replication.partition.transactions import AbortedTransaction
 from neaptide.clusters.broker.storage.checkpoints import sync_directory
+from neaptide.clusters.broker.storage.cleaner import (
+    CleanedSegment,
+    Cleaning,
+    LastOfProducer,
+    Source,
+)
 from neaptide.clusters.broker.storage.config import LogConfig
 from neaptide.clusters.broker.storage.epoch_cache import EpochCache
 from neaptide.clusters.broker.storage.errors import (
@@ -46,6 +53,15 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class Dirt(NamedTuple):
+    """How many of a log's first segments a cleaning would be about, how much of their bytes is
+    dirty, and whether max.compaction.lag.ms has passed for it."""
+
+    segments: int
+    ratio: float
+    is_late: bool
+
+
 class Log:
     """Open one with `Log.open`; `on_truncation` is called with each lowered recovery point."""
 
@@ -63,6 +79,7 @@ class Log:
         self.config = config
         self.log_start_offset = 0
         self.recovery_point = 0
+        self.cleaned_to = 0  # below it no key is there twice, but for what was kept on purpose
         self.epochs = EpochCache(directory)
         self._aborted = TransactionIndex(directory)
         self._clock = clock
@@ -105,6 +122,10 @@ class Log:
         bases = sorted(int(path.stem) for path in self.directory.glob(f"*{LOG_SUFFIX}"))
         epochs: list[EpochEntry] = []
         for number, base in enumerate(bases):
+            if self._segments and base < self._segments[-1].next_offset:
+                # A crash came between a cleaned segment and the end of those that it replaced.
+                self._remove(self._open_segment(base).delete())
+                continue
             segment = self._open_segment(base)
             self._segments.append(segment)
             ends_at = bases[number + 1] if number + 1 < len(bases) else None
@@ -363,6 +384,7 @@ class Log:
         self._cuts += 1
         self._aborted.truncate_to(end_offset, self.segment_base_offsets)
         self.epochs.truncate_from_end(end_offset)
+        self.cleaned_to = min(self.cleaned_to, end_offset)
         if self.recovery_point > end_offset:
             self.recovery_point = end_offset
         self._on_truncation()
@@ -445,6 +467,124 @@ class Log:
             raise self._failed(error) from error
         del self._segments[:count]
         self._aborted.delete_before(self._segments[0].base_offset)
+
+    # --- compaction ----------------------------------------------------------------------------
+
+    def dirt(self, up_to: int | None, now_ms: int) -> Dirt | None:
+        """What the cleaner would find, None where that is nothing.
+
+        Not at or above `up_to`, not in the active segment, nor in one whose records are younger
+        than min.compaction.lag.ms, or in any behind that.
+        """
+        if not self.config.is_compacted:
+            return None
+        inactive = self._segments[:-1]
+        first = self._segment_number(self._first_dirty_offset)
+        end = len(inactive)
+        if up_to is not None:
+            end = min(end, self._segment_number(up_to))
+        if lag_ms := self.config.min_compaction_lag_ms:
+            young = (
+                number
+                for number, segment in enumerate(inactive)
+                if number >= first and segment.max_timestamp > now_ms - lag_ms
+            )
+            end = min(end, next(young, end))
+        dirty = inactive[first:end]
+        dirty_bytes = sum(segment.size for segment in dirty)
+        if not dirty_bytes:
+            return None
+        clean_bytes = sum(segment.size for segment in inactive[:first])
+        oldest = min(segment.first_timestamp for segment in dirty)
+        is_late = oldest >= 0 and now_ms - oldest > self.config.max_compaction_lag_ms
+        return Dirt(end, dirty_bytes / (dirty_bytes + clean_bytes), is_late)
+
+    @property
+    def _first_dirty_offset(self) -> int:
+        if not self.log_start_offset <= self.cleaned_to <= self._segments[-1].base_offset:
+            return self.log_start_offset
+        return self.cleaned_to
+
+    def begin_cleaning(self, dirt: Dirt, producers: Mapping[int, LastOfProducer]) -> Cleaning:
+        """A pass over it, which a thread may run. `producers`: the last batches of all that are
+        known."""
+        end_offset = self._segments[dirt.segments].base_offset
+        try:
+            sources = tuple(
+                Source(
+                    segment.base_offset,
+                    self._ends_at(segment),
+                    segment.path,
+                    segment.size,
+                    segment.modified_ns,
+                )
+                for segment in self._segments[: dirt.segments]
+            )
+        except OSError as error:
+            raise self._failed(error) from error
+        return Cleaning(
+            self.topic_partition,
+            sources,
+            self._first_dirty_offset,
+            end_offset,
+            self.config.segment_bytes,
+            self.config.delete_retention_ms,
+            self.aborted_within(self._segments[0].base_offset, end_offset),
+            producers,
+            self._cuts,
+        )
+
+    def end_cleaning(self, cleaning: Cleaning, cleaned: Sequence[CleanedSegment]) -> bool:
+        """Puts what a pass has written into the place of what it has read.
+
+        Not where the log was cut meanwhile, from either end: then the pass was in vain.
+        """
+        if not self.is_current(cleaning):
+            self._remove([one.path for one in cleaned])
+            return False
+        try:
+            segments = [
+                segment
+                for number, one in enumerate(cleaned)
+                if (segment := self._replace(one, is_first=number == 0)) is not None
+            ]
+            sync_directory(self.directory)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._segments[: len(cleaning.sources)] = segments
+        self._aborted.rebuild(self._aborted.entries, self.segment_base_offsets)
+        self.cleaned_to = cleaning.end_offset
+        return True
+
+    def is_current(self, cleaning: Cleaning) -> bool:
+        """Whether all that it reads is still there."""
+        bases = tuple(source.base_offset for source in cleaning.sources)
+        is_whole = self.segment_base_offsets[: len(bases)] == bases
+        return cleaning.cuts == self._cuts and is_whole
+
+    def _replace(self, cleaned: CleanedSegment, *, is_first: bool) -> Segment | None:
+        """None where nothing is left, and the log does not begin there.
+
+        The new file takes the name of the first that it replaces, then the others go: after a crash
+        between, these lie inside what the new one has.
+        """
+        first, *others = self._segments_of(cleaned)
+        if not cleaned.headers and not is_first:
+            self._remove([*first.delete(), cleaned.path])
+            segment = None
+        else:
+            first.close()
+            first.forget_indexes()
+            cleaned.path.rename(first.path)
+            segment = self._open_segment(first.base_offset)
+            segment.take(cleaned.headers)
+        for other in others:
+            self._remove(other.delete())
+        return segment
+
+    def _segments_of(self, cleaned: CleanedSegment) -> list[Segment]:
+        bases = {source.base_offset for source in cleaned.sources}
+        return [segment for segment in self._segments if segment.base_offset in bases]
 
     # --- ending --------------------------------------------------------------------------------
 

@@ -84,6 +84,7 @@ class LogDirectory:
             shutil.rmtree(doomed)
         recovery_points = checkpoints.read_offsets(self.path / checkpoints.RECOVERY_POINTS)
         start_offsets = checkpoints.read_offsets(self.path / checkpoints.LOG_START_OFFSETS)
+        cleaned = checkpoints.read_offsets(self.path / checkpoints.CLEANED)
         for tp, directory in partition_directories(self.path).items():
             self.logs[tp] = Log.open(
                 directory,
@@ -96,6 +97,7 @@ class LogDirectory:
                 on_truncation=self.checkpoint_recovery_points,
                 remove=self._remove,
             )
+            self.logs[tp].cleaned_to = cleaned.get(tp, 0)
             topic_id = checkpoints.read_topic_id(directory)
             if topic_id is not None:
                 self.topic_ids[tp] = topic_id
@@ -145,6 +147,7 @@ class LogDirectory:
         self.topic_ids.pop(topic_partition, None)
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
+        self.checkpoint_cleaned()
         high_watermarks = self.read_high_watermarks()
         if high_watermarks.pop(topic_partition, None) is not None:
             self.write_high_watermarks(high_watermarks)
@@ -170,6 +173,11 @@ class LogDirectory:
             if log.log_start_offset > log.segment_base_offsets[0]
         }
         checkpoints.write_offsets(self.path / checkpoints.LOG_START_OFFSETS, offsets)
+
+    def checkpoint_cleaned(self) -> None:
+        """Say on disk up to where logs were cleaned."""
+        offsets = {tp: log.cleaned_to for tp, log in self.logs.items() if log.cleaned_to}
+        checkpoints.write_offsets(self.path / checkpoints.CLEANED, offsets)
 
     def _remove(self, doomed: Sequence[Path]) -> None:
         self.remove(doomed)

@@ -2,8 +2,9 @@
 
 Not a codec for producers: batches are taken as clients made them and stay as they are. Only the
 base offset and the partition leader epoch are ever written, which the checksum leaves out for that
-reason; a time is covered by it, so the checksum is made anew. Records are decoded to look into a
-log (a replica's log after a run, an offset for a timestamp), and walked over before they get there.
+reason; a time, and what compaction leaves, are covered by it: then it is made anew. Records are
+decoded to look into a log (a replica's log after a run, an offset for a timestamp), and walked over
+before they get there.
 kio's own record reader is not used because it cuts timestamps to seconds.
 Source: KIP-98, "Record Batch" in Kafka's documentation of its message format; what is asked of a
 producer's batch is what LogValidator and ProduceRequest of Kafka ask.
@@ -12,7 +13,7 @@ producer's batch is what LogValidator and ProduceRequest of Kafka ask.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -252,6 +253,27 @@ def with_append_time(batch: bytes, header: BatchHeader, append_time_ms: int) -> 
     return bytes(buffer)
 
 
+def with_records(batch: bytes, header: BatchHeader, kept: Sequence[tuple[Record, bytes]]) -> bytes:
+    """One batch with some of its records, or none, uncompressed: it takes the same offsets.
+
+    A batch without records keeps its largest time. Records that had the time of their append keep
+    it with the batch.
+    """
+    body = b"".join(raw for _, raw in kept)
+    max_timestamp = header.max_timestamp
+    if kept and not header.uses_log_append_time:
+        max_timestamp = max(record.timestamp_ms for record, _ in kept)
+    changed = header._replace(
+        length=HEADER_SIZE - _SIZE_OVERHEAD + len(body),
+        attributes=header.attributes & ~_COMPRESSION_MASK,
+        max_timestamp=max_timestamp,
+        record_count=len(kept),
+    )
+    buffer = bytearray(_HEADER.pack(*changed) + body)
+    _renew_checksum(buffer, 0, changed)
+    return bytes(buffer)
+
+
 def assign(
     buffer: bytearray | memoryview, base_offset: int, leader_epoch: int
 ) -> list[BatchHeader]:
@@ -278,15 +300,23 @@ def records(
     buffer: Bytes, position: int, header: BatchHeader, limit: int = UNCOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
     """The records of one batch, decompressed where they must be, up to `limit` bytes."""
+    return (record for record, _ in raw_records(buffer, position, header, limit))
+
+
+def raw_records(
+    buffer: Bytes, position: int, header: BatchHeader, limit: int = UNCOMPRESSED_BYTES_MAX
+) -> Iterator[tuple[Record, bytes]]:
+    """Likewise, each with its bytes in the batch."""
     body = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
     data = decompress(header.compression, body, limit)
     at = 0
     try:
         for _ in range(header.record_count):
+            begin = at
             record, at = _read_record(data, at, header)
             if not _INT64_MIN <= record.timestamp_ms <= _INT64_MAX or record.offset > _INT64_MAX:
                 raise ValueError("a record has a time or an offset that no number can hold")
-            yield record
+            yield record, data[begin:at]
     except (SerialError, ValueError, IndexError, OverflowError) as error:
         raise CorruptBatchError(
             f"the records of the batch at offset {header.base_offset} end early: {error}"

@@ -117,6 +117,14 @@ class Segment:
         self.time_index.save()
         return end - self.size, epochs
 
+    def take(self, headers: Sequence[BatchHeader]) -> None:
+        """The batches in a file that was just written; nothing more is appended to it."""
+        self.size = 0
+        for header in headers:
+            self._index(header)
+        self.become_inactive()
+        self.save_indexes()
+
     # --- appending -----------------------------------------------------------------------------
 
     def should_roll(self, size: int, headers: Sequence[BatchHeader], now_ms: int) -> bool:
@@ -125,7 +133,7 @@ class Segment:
             return True
         return self.size > 0 and (
             self.size + size > self.config.segment_bytes
-            or self._waited_ms(headers, now_ms) > self.config.segment_ms
+            or self._waited_ms(headers, now_ms) > self.config.roll_ms
             or self.offset_index.is_full
             or self.time_index.is_full
         )
@@ -220,6 +228,15 @@ class Segment:
                 return self.read(at, at + header.size), header
         return None
 
+    @property
+    def modified_ns(self) -> int:
+        return os.fstat(self._file()).st_mtime_ns
+
+    @property
+    def first_timestamp(self) -> int:
+        """Of its first batch, the largest; -1: there is none."""
+        return self._first_timestamp
+
     # --- ending --------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
@@ -263,6 +280,11 @@ class Segment:
     def save_indexes(self) -> None:
         self.offset_index.save()
         self.time_index.save()
+
+    def forget_indexes(self) -> None:
+        """Their files, before another file takes this one's place."""
+        for index in (self.offset_index, self.time_index):
+            index.path.unlink(missing_ok=True)
 
     def close(self) -> None:
         OPEN_SEGMENTS.discard(self)

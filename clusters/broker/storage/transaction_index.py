@@ -28,6 +28,10 @@ class TransactionIndex:
         self._directory = directory
         self._entries: list[AbortedTransaction] = []
 
+    @property
+    def entries(self) -> tuple[AbortedTransaction, ...]:
+        return tuple(self._entries)
+
     def append(self, aborted: Iterable[AbortedTransaction], segment_base: int) -> None:
         """They have just ended, in the log's last segment."""
         new = list(aborted)

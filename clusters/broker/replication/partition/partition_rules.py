@@ -11,7 +11,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
-from neaptide.clusters.broker.replication.generation import EpochAssignment, Generation
+from neaptide.clusters.broker.replication.generation import (
+    CleanableUpTo,
+    EpochAssignment,
+    Generation,
+)
 from neaptide.clusters.broker.replication.interface.events import PartitionState
 from neaptide.clusters.broker.replication.model import (
     UNKNOWN_BROKER_EPOCH,
@@ -154,6 +158,18 @@ def last_stable_offset(partition: Partition) -> int:
     if unstable is None:
         return partition.high_watermark
     return min(partition.high_watermark, max(unstable, partition.log.start_offset))
+
+
+@rule
+def cleanable_up_to(partition: Partition, rules: Generation) -> int | None:
+    """Above it the log cleaner leaves the log alone; None: it may clean all that is not active."""
+    match rules.cleanable_up_to:
+        case CleanableUpTo.ACTIVE_SEGMENT:
+            return None
+        case CleanableUpTo.FIRST_UNSTABLE_OFFSET:
+            return transactions.first_unstable_offset(partition.log.transactions)
+        case CleanableUpTo.LAST_STABLE_OFFSET:
+            return last_stable_offset(partition)
 
 
 @rule
