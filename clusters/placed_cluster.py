@@ -257,6 +257,9 @@ class PlacedCluster(ABC):
     def recovery_point_checkpoint(self, broker: int, partition: int) -> int | None:
         return self._checkpoint(broker, partition, checkpoints.RECOVERY_POINTS)
 
+    def cleaner_checkpoint(self, broker: int, partition: int) -> int | None:
+        return self._checkpoint(broker, partition, checkpoints.CLEANED)
+
     def _checkpoint(self, broker: int, partition: int, name: str) -> int | None:
         file = self.log_directory(broker) / name
         self._host.refresh(broker, file)

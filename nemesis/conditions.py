@@ -53,6 +53,7 @@ class Observed(Protocol):
     def log_end_offset_on_disk(self, broker: int) -> int | None: ...
     def checkpointed(self, broker: int) -> int | None: ...
     def flushed(self, broker: int) -> int | None: ...
+    def cleaned(self, broker: int, partition: int) -> int | None: ...
     def round(self, broker: int) -> int | None: ...
     def hits(self, rule: str) -> int: ...
     def sender_gone(self, rule: str) -> bool: ...
@@ -184,6 +185,12 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
         "The offset in the broker's `recovery-point-offset-checkpoint`: the log is on disk up to"
         " there.",
     ),
+    "cleaned": Function(
+        ("broker", "partition"),
+        lambda o, b, p: o.cleaned(b, p),
+        "The offset in the broker's `cleaner-offset-checkpoint`, of the partition with this number:"
+        " its log is compacted up to there, as `cleaned(A, 0) >= 3`.",
+    ),
     "round": Function(
         ("broker",),
         lambda o, b: o.round(b),
@@ -271,7 +278,12 @@ _NOBODY: Final[Mapping[str, str]] = {
     "client": "no earlier step has opened the client",
 }
 # How an argument of each kind is written in an example.
-_WRITTEN: Final[Mapping[str, str]] = {"record": "m", "broker": "A", "speaker": "A"}
+_WRITTEN: Final[Mapping[str, str]] = {
+    "record": "m",
+    "broker": "A",
+    "speaker": "A",
+    "partition": "0",
+}
 
 
 def written(name: str) -> str:
@@ -488,6 +500,10 @@ class _Compiler:
                     f"in {self.text!r}: {name} is no broker; there are {', '.join(self.brokers)}"
                 )
             return self.brokers[name]
+        if kind == "partition":
+            if not name.isdecimal():
+                raise ConditionError(f"in {self.text!r}: {name} is no number of a partition")
+            return int(name)
         if name not in self.named[kind]:
             raise ConditionError(f"in {self.text!r}: {_NOBODY[kind]} {name}")
         return name

@@ -1,7 +1,7 @@
 """The words between the harness and a process of clients: one JSON object a line, both ways.
 
 Harness → clients, each with an `id` that the answer repeats:
-    produce   topic, partition, acks, values, to  answered at once; completions are events
+    produce   topic, partition, acks, values, to, key  answered at once; completions are events
     consume   topic, partition, phase, end        reads from 0 to `end` (None: the high watermark)
     consume_as  group, topic, partition           as a consumer of a group, which then commits
     position  group, topic, partition             asks where a group goes on, at the end of a run

@@ -47,22 +47,23 @@ class Sender:
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
-    def send(self, topic: str, partition: int, value: str) -> None:
+    def send(self, topic: str, partition: int, value: str, key: str | None = None) -> None:
         """Hands one record to the producer; waits while its queue is full."""
         operation = self._recorder.new_operation()
         invoked_ns = self._recorder.now_ns()
-        delivered = partial(self._delivered, operation, invoked_ns, topic, partition, value)
+        of = (operation, invoked_ns, topic, partition, key, value)
+        delivered = partial(self._delivered, *of)
         while True:
             try:
                 self._producer.produce(
-                    topic, value=value, partition=partition, on_delivery=delivered
+                    topic, value=value, key=key, partition=partition, on_delivery=delivered
                 )
                 return
             except BufferError:
                 # The queue empties as the poll thread reports deliveries.
                 self._closing.wait(_QUEUE_FULL_S)
             except KafkaException as error:
-                self._completed(operation, invoked_ns, topic, partition, value, None, error.args[0])
+                self._completed(*of, None, error.args[0])
                 return
 
     def _delivered(
@@ -71,13 +72,14 @@ class Sender:
         invoked_ns: int,
         topic: str,
         partition: int,
+        key: str | None,
         value: str,
         error: Any,
         message: Any,
     ) -> None:
         reported = message.offset() if error is None else None  # with acks=0 there may be none
         offset = reported if reported is not None and reported >= 0 else None
-        self._completed(operation, invoked_ns, topic, partition, value, offset, error)
+        self._completed(operation, invoked_ns, topic, partition, key, value, offset, error)
 
     def _completed(
         self,
@@ -85,6 +87,7 @@ class Sender:
         invoked_ns: int,
         topic: str,
         partition: int,
+        key: str | None,
         value: str,
         offset: int | None,
         error: Any,
@@ -105,6 +108,7 @@ class Sender:
             partition=partition,
             # With acks=0 librdkafka makes an offset up: no broker sent it one.
             offset=None if self._acks == "0" else offset,
+            key=None if key is None else text_of(key),
             value=text_of(value),
             acks=self._acks,
             error=name,

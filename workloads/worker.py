@@ -93,15 +93,21 @@ class Worker:
     # --- commands --------------------------------------------------------------------------------
 
     def do_produce(
-        self, topic: str, partition: int, acks: str, values: list[str], to: str | None = None
+        self,
+        topic: str,
+        partition: int,
+        acks: str,
+        values: list[str],
+        to: str | None = None,
+        key: str | None = None,
     ) -> None:
-        key = (to or self._config.bootstrap, acks)
-        sender = self._senders.get(key)
+        of = (to or self._config.bootstrap, acks)
+        sender = self._senders.get(of)
         if sender is None:
             believes = {} if to is None else _KNOWS_ONE_BROKER
-            sender = self._senders[key] = self._sender(acks, self._say_sent, key[0], believes)
+            sender = self._senders[of] = self._sender(acks, self._say_sent, of[0], believes)
         for value in values:
-            sender.send(topic, partition, value)
+            sender.send(topic, partition, value, key)
 
     def _sender(
         self,

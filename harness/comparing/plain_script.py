@@ -111,7 +111,7 @@ class _Writer:
 
     def _done(self, step: steps.Step) -> Iterator[str]:
         match step:
-            case steps.Produce(records=records, acks=acks, to=None, size_bytes=None):
+            case steps.Produce(records=records, acks=acks, to=None, size_bytes=None, key=None):
                 yield from (f"send {shlex.quote(record)} {acks}" for record in records)
             case steps.Kill():
                 for name in self._running(step.broker):

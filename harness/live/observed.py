@@ -88,6 +88,9 @@ class StageObserved:
     def flushed(self, broker: int) -> int | None:
         return self._stage.cluster.recovery_point_checkpoint(broker, self._partition)
 
+    def cleaned(self, broker: int, partition: int) -> int | None:
+        return self._stage.cluster.cleaner_checkpoint(broker, partition)
+
     def log_start_offset(self, broker: int) -> int | None:
         offsets = self._stage.cluster.log_offsets(broker, self._partition)
         return offsets[0] if offsets else None

@@ -130,6 +130,7 @@ class LiveTarget:
             acks=step.acks,
             values=list(step.values),
             to=to,
+            key=step.key,
         )
 
     async def consume(self, step: steps.Consume) -> None:

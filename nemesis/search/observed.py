@@ -74,6 +74,9 @@ class WorldObserved:
     def hits(self, rule: str) -> int:
         return 0
 
+    def cleaned(self, broker: int, partition: int) -> int | None:
+        return None
+
     def handled(self, record: str) -> int:
         return 0
 

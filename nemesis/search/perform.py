@@ -319,6 +319,8 @@ def can_do(step: steps.Step) -> bool:
             return (step.message, step.api) in OF_TRANSACTIONS.values()
         purpose = "coordination" if step.api == steps.ALTER_PARTITION else "replication"
         return step.purpose == purpose and step.api in get_args(steps.Api)
+    if isinstance(step, steps.Produce) and step.key is not None:
+        return False  # nothing is compacted there
     if isinstance(step, steps.OpenClient):
         return step.transactional_id is not None
     if isinstance(step, steps.Elect):

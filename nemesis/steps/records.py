@@ -54,6 +54,8 @@ class Produce(OfRecords):
     metadata."""
     size_bytes: Annotated[Whole | None, Field(alias="bytes")] = None
     """The length of each value in bytes. Not set: the record's name alone."""
+    key: str | None = None
+    """The key of each record, as a compacted topic needs it. Not set: none."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -67,7 +69,8 @@ class Produce(OfRecords):
     def words(self) -> str:
         size = f", {self.size_bytes} bytes each" if self.size_bytes else ""
         to = f", by a client that knows {self.to} only" if self.to else ""
-        return f"sends {', '.join(self.records)} with acks={self.acks}{size}{to}"
+        key = "" if self.key is None else f", of the key {self.key}"
+        return f"sends {', '.join(self.records)} with acks={self.acks}{key}{size}{to}"
 
     def brief(self) -> str:
         to = f" to {self.to}" if self.to else ""

@@ -108,6 +108,9 @@ class Seen:
     def flushed(self, broker: int) -> int | None:
         raise NotImplementedError
 
+    def cleaned(self, broker: int, partition: int) -> int | None:
+        raise NotImplementedError
+
     def hits(self, rule: str) -> int:
         raise NotImplementedError
 
