@@ -117,33 +117,6 @@ def _set_partitions(
     client.set(path, znodes.with_partitions(topic, data, assignment), stat.version)
 
 
-class OwnMembers:
-    """Of the brokers of this project: leaders and replicas as Kafka of that age has them changed,
-    everything else by znodes; they delete no topic."""
-
-    def __init__(self, moves: Members, rest: ZooKeeperMembers) -> None:
-        self._moves = moves
-        self._rest = rest
-
-    def reassign(self, topic: str, replicas: Replicas) -> None:
-        self._moves.reassign(topic, replicas)
-
-    def elect(self, topic: str, partitions: Sequence[int], *, unclean: bool = False) -> None:
-        self._moves.elect(topic, partitions, unclean=unclean)
-
-    def add_partitions(self, topic: str, replicas: Replicas) -> None:
-        self._rest.add_partitions(topic, replicas)
-
-    def set(self, topic: str, settings: Mapping[str, str | None]) -> None:
-        self._rest.set(topic, settings)
-
-    def create(self, topic: str, replicas: Replicas) -> None:
-        self._rest.create(topic, replicas)
-
-    def delete(self, topic: str) -> None:
-        raise RefusedChangeError(f"our own broker deletes no topic, and keeps {topic}")
-
-
 def move_controller(connect: str) -> None:
     """Has another broker become controller, with ZooKeeper. Raises RefusedChangeError."""
     client = KazooClient(hosts=connect, timeout=_ZOOKEEPER_S)

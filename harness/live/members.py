@@ -20,7 +20,6 @@ from neaptide.clusters.errors import RefusedError
 from neaptide.clusters.kafka.members import (
     ADMIN_SINCE,
     Members,
-    OwnMembers,
     RefusedChangeError,
     Replicas,
     ZooKeeperMembers,
@@ -215,9 +214,8 @@ class MembersNemesis:
     def _members(self) -> Members:
         generation = generation_of(self._stage.system)
         if generation is not None:
-            by_znodes = ZooKeeperMembers(self._connect)
             has_api = Api.ELECT_LEADERS in client_apis(generation.name)
-            return OwnMembers(self._by_admin_api() if has_api else by_znodes, by_znodes)
+            return self._by_admin_api() if has_api else ZooKeeperMembers(self._connect)
         release = parse_release(str(self._stage.system.release))
         if release.mode is Mode.ZOOKEEPER and release.version < ADMIN_SINCE:
             return ZooKeeperMembers(self._connect)
