@@ -73,7 +73,7 @@ brokers = ["A", "B", "C", "D"]
 topics.t = { assignment = [["C", "B", "A"]], settings = { "min.insync.replicas" = 2 } }
 [[step]]
 produce = { record = "m1" }
-until = "acked(m1)"
+until = "acked(m1) and level"
 [[step]]
 reassign = { replicas = ["D", "B", "A"] }
 until = "replicas is {A, B, D} and preferred is D and isr is {A, B, D}"
