@@ -28,6 +28,9 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
+    "log.cleaner.backoff.ms": "200",
+    "log.cleaner.dedupe.buffer.size": "8388608",
+    "log.cleaner.io.buffer.size": "262144",
 }
 SYSTEMS = ["neaptide:2.1", "neaptide:4.0", "kafka:3.9.1"]
 
@@ -149,7 +152,39 @@ def test_the_cluster_and_its_log_directories_are_shown(own_or_kafka: LiveCluster
         other.close()
 
 
-def test_a_topic_is_deleted_with_its_files_and_made_again(own_or_kafka: LiveCluster) -> None:
+def test_r10_a_compacted_topic_keeps_the_newest_record_of_each_key_where_it_was(
+    own_or_kafka: LiveCluster,
+) -> None:
+    settings = {
+        "cleanup.policy": "compact",
+        "segment.bytes": "100",  # a batch each
+        "min.cleanable.dirty.ratio": "0.01",
+    }
+    topic = own_or_kafka.create_topic("compacted", [BROKERS], settings)
+    producer = Producer({"bootstrap.servers": own_or_kafka.bootstrap, "log_level": 0})
+    for key, value in (("k", "1"), ("k", "2"), ("gone", "1"), ("gone", None), ("last", "1")):
+        producer.produce(topic, value, key)
+        assert producer.flush(DEADLINE_S) == 0
+
+    def read() -> list[tuple[int | None, bytes | None, bytes | None]]:
+        reader = Consumer(
+            {"bootstrap.servers": own_or_kafka.bootstrap, "group.id": "c", "log_level": 0}
+        )
+        found: list[tuple[int | None, bytes | None, bytes | None]] = []
+        try:
+            reader.assign([TopicPartition(topic, 0, 0)])
+            while not found or found[-1][0] != 4:
+                message = until(lambda: reader.poll(0.2), "a record")
+                found.append((message.offset(), message.key(), message.value()))
+        finally:
+            reader.close()
+        return found
+
+    kept = [(1, b"k", b"2"), (3, b"gone", None), (4, b"last", b"1")]
+    until(lambda: read() == kept, "the newest of each key are left")
+
+
+def test_c5_a_topic_is_deleted_with_its_files_and_made_again(own_or_kafka: LiveCluster) -> None:
     own_or_kafka.create_topic("doomed", [BROKERS, BROKERS])
     clients: dict[str, str | int | float | bool] = {
         "bootstrap.servers": own_or_kafka.bootstrap,
@@ -202,7 +237,7 @@ def test_a_topic_is_deleted_with_its_files_and_made_again(own_or_kafka: LiveClus
     reader.close()
 
 
-def test_a_topic_is_deleted_when_its_dead_broker_is_back(own_or_kafka: LiveCluster) -> None:
+def test_c5_a_topic_is_deleted_when_its_dead_broker_is_back(own_or_kafka: LiveCluster) -> None:
     """With ZooKeeper: a replica that is not deleted keeps the topic."""
     own_or_kafka.create_topic("late", [BROKERS])
     dead = next(broker for broker in BROKERS if broker != own_or_kafka.controller())

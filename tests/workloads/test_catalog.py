@@ -48,7 +48,6 @@ def test_each_workload_goes_with_a_kafka_of_today(name: str) -> None:
             asked("groups", OWN_OLDEST),
             "needs membership of groups, which neaptide:0.8 does not serve",
         ),
-        (asked("keyed", OWN), "needs compaction, which neaptide:2.1 does not serve"),
         (asked("txn", OLD), "which Apache Kafka has from 0.11 on, not kafka:0.10.2.2"),
         (asked("groups", OLDEST), "from 0.9 on"),
         (asked("txn", acks="1"), "needs --acks all"),

@@ -22,7 +22,10 @@ class FakeProducer:
     def __init__(self) -> None:
         self.deliver: dict[str, Callable[..., None]] = {}
 
-    def produce(self, topic: str, *, value: str, partition: int, on_delivery: Any) -> None:
+    def produce(
+        self, topic: str, *, value: str, key: str | None, partition: int, on_delivery: Any
+    ) -> None:
+        assert key == ("k" if value.startswith("b") else None)
         self.deliver[value] = on_delivery
 
     def poll(self, _: float) -> None: ...
@@ -52,12 +55,13 @@ def processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Any) -> dict
     ]
     for sender, name in zip(senders, "ab", strict=True):
         for number in range(4):
-            sender.send("t", 0, f"{name}{number}")
+            sender.send("t", 0, f"{name}{number}", key="k" if name == "b" else None)
     act(*producers)
     for sender in senders:
         sender.close()
     recorder.close()
     rows = pq.read_table(tmp_path / "operations").to_pylist()
+    assert all(row["key"] == ("k" if row["value"].startswith("b") else None) for row in rows)
     return {row["value"]: row["process"] for row in rows}
 
 

@@ -79,7 +79,7 @@ class Log:
         self.config = config
         self.log_start_offset = 0
         self.recovery_point = 0
-        self.cleaned_to = 0  # below it no key is there twice, but for what was kept on purpose
+        self.cleaned_to = 0  # by the cleaner: what is below it is not dirty
         self.epochs = EpochCache(directory)
         self._aborted = TransactionIndex(directory)
         self._clock = clock
