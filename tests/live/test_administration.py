@@ -28,6 +28,7 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
+    "log.cleaner.enable": "true",
     "log.cleaner.backoff.ms": "200",
     "log.cleaner.dedupe.buffer.size": "8388608",
     "log.cleaner.io.buffer.size": "262144",
