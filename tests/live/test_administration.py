@@ -62,6 +62,7 @@ def test_a_topics_settings_are_shown_with_where_they_come_from(own_or_kafka: Liv
     assert found["retention.ms"][0] == "60000"
     assert found["min.insync.replicas"][0] == "2"
     assert found["segment.bytes"][0] == "1073741824"
+    assert found["min.cleanable.dirty.ratio"][0] == "0.5"
     sources = [found[name][1] for name in ("retention.ms", "min.insync.replicas", "segment.bytes")]
     assert len(set(sources)) == 3  # the topic's, the broker's, a default
 

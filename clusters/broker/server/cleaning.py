@@ -90,8 +90,8 @@ class LogCleaner:
         rules, now_ms = self._config.generation, self._clock()
         found = []
         for tp, partition in self._partitions().items():
-            log = self._logs.logs[tp]
-            if not log.config.is_compacted or tp in self._uncleanable:
+            log = self._logs.logs.get(tp)  # it may not be made yet
+            if log is None or not log.config.is_compacted or tp in self._uncleanable:
                 continue
             dirt = log.dirt(cleanable_up_to(partition, rules), now_ms)
             if dirt and (dirt.is_late or dirt.ratio > log.config.min_cleanable_dirty_ratio):

@@ -78,7 +78,7 @@ class Described(NamedTuple):
     kind: int  # of the value, as Kafka numbers it
 
 
-_BOOLEAN, _STRING, _LONG = 1, 2, 5
+_BOOLEAN, _STRING, _LONG, _DOUBLE = 1, 2, 5, 6
 
 
 def answer_describe_configs(
@@ -181,6 +181,8 @@ def _as_text(name: str, value: Any, source: Source) -> Described:
         return Described(name, str(value).lower(), source, _BOOLEAN)
     if isinstance(value, int):
         return Described(name, str(value), source, _LONG)
+    if isinstance(value, float):
+        return Described(name, str(value), source, _DOUBLE)
     return Described(name, value, source, _STRING)
 
 
