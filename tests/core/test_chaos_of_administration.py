@@ -1,6 +1,6 @@
 """C5: reassignments, elections and controlled shutdowns at once, with deaths, late messages and
 controllers that change: the cluster comes to rest where it was wanted, and nothing acknowledged is
-lost."""
+lost. Likewise while a topic is deleted and made again: in the end it is gone, and can be made."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from neaptide.clusters.broker.replication.interface.administration import (
     AlterPartitionReassignmentsRequested,
     Reassigned,
 )
+from neaptide.clusters.broker.replication.interface.events import (
+    DeleteTopicsRequested,
+    TopicToDelete,
+)
+from neaptide.clusters.broker.replication.model import TopicConfiguration
 from neaptide.clusters.simulation.network import CLIENT
 from tests.core.administered import D, four
 from tests.core.world import A, B, C, T, World
@@ -141,3 +146,67 @@ def test_c5_whatever_operators_do_the_cluster_comes_to_rest_and_keeps_its_record
     assert world.service.elections is None
     acked = {name for number, name in run.sent.items() if world.is_acked(number)}
     assert acked <= set(world.log(world.leader))
+
+
+class DeletingRun(Run):
+    """What holds of a partition that is never deleted is not asked here."""
+
+    def __init__(self, generation: str, seed: int) -> None:
+        super().__init__(generation, seed)
+        self.world.simulation.watch = None
+        self.has_ids = RULES[generation].topic_ids
+        self.made = 0
+
+    def mark(self) -> None:
+        self.notify(self.world.service.mark(T.topic))
+
+    def delete(self) -> None:
+        controller = self.world.service.controller
+        if controller in self.world.brokers:
+            self.asked += 1
+            event = DeleteTopicsRequested(self.asked, (TopicToDelete(T.topic),), 3_000)
+            self.world.handle(controller, event)
+
+    def create(self) -> None:
+        if T.topic not in self.world.service.topics:
+            self.made += 1
+            topic_id = f"made-{self.made}" if self.has_ids else None
+            configuration = TopicConfiguration({0: (B, C, A)}, topic_id=topic_id)
+            self.world.service.add_topic(T.topic, configuration)
+            self.notify(self.world.service.topics_changed())
+
+
+DELETING = {
+    DeletingRun.mark: 2,
+    DeletingRun.delete: 2,
+    DeletingRun.create: 6,
+    Run.elect: 4,
+    Run.kill: 3,
+    Run.stop: 3,
+    Run.depose: 2,
+    Run.start: 8,
+    Run.deliver: 25,
+    Run.wait: 15,
+}
+
+
+@pytest.mark.parametrize("generation", ["2.0", "2.1", "2.8", "4.0"])
+@pytest.mark.parametrize("seed", proof_but(range(15), 0, 1))
+def test_c5_a_topic_that_is_deleted_is_gone_everywhere_whatever_happens_meanwhile(
+    generation: str, seed: int
+) -> None:
+    run = DeletingRun(generation, seed)
+    for _ in range(160):
+        [doing] = run.random.choices(list(DELETING), list(DELETING.values()))
+        doing(run)
+    world = run.world.run().advance(10_000)
+    for broker in sorted(set(ALL) - world.brokers.keys()):
+        world.start(broker)
+    world.advance(20_000)
+    run.mark()
+    world.advance(20_000)
+    assert (world.service.topics, world.service.states, world.service.marked) == ({}, {}, ())
+    assert not any(T in node.disk.logs for node in world.simulation.nodes.values())
+    run.create()
+    world.advance(10_000)
+    assert sorted(world.isr) == [A, B, C]
