@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from neaptide.clusters.broker.replication.model import EndTransactionMarker, TopicPartition
 from neaptide.clusters.broker.replication.partition.transactions import AbortedTransaction
 from neaptide.clusters.broker.storage import checkpoints
+from neaptide.clusters.broker.storage import log as log_module
 from neaptide.clusters.broker.storage.cleaner import Cleaning, LastOfProducer
 from neaptide.clusters.broker.storage.config import LogConfig, log_config
 from neaptide.clusters.broker.storage.internal_topics import encode_marker
@@ -263,6 +264,18 @@ def test_r10_a_marker_goes_when_nothing_of_its_transaction_is_left_and_its_time_
     assert not any(one.is_control for one in log.snapshot().headers())
 
 
+def test_r10_only_what_lies_in_an_aborted_transaction_is_aborted(open_log: OpenLog) -> None:
+    log = open_log(**COMPACT)
+    of = {"producer": (7, 0, 0), "is_transactional": True}
+    for key in (b"a", b"b", b"c"):
+        put(log, (key, b"1"), **of)
+        put_marker(log, 7, is_commit=key == b"b")
+    put(log, (b"d", b"1"), producer=(8, 0, 0), is_transactional=True)
+    log.add_aborted([AbortedTransaction(7, 0, 1, 2), AbortedTransaction(7, 4, 5, 6)])
+    clean(log)
+    assert left(log) == [(2, b"b", b"1"), (6, b"d", b"1")]
+
+
 # --- files ---------------------------------------------------------------------------------------
 
 
@@ -289,6 +302,34 @@ def test_r10_a_segment_of_which_nothing_is_left_goes_but_not_the_first(open_log:
     assert log.log_start_offset == 0
     assert offsets(log) == [3]
     assert parse_header(log.read(0, 99, 1 << 20, True)).base_offset == 3
+
+
+def test_r10_retention_goes_on_behind_a_first_segment_of_which_nothing_is_left(
+    open_log: OpenLog,
+) -> None:
+    both = {"cleanup_policy": "compact,delete", "segment_bytes": 1, "retention_ms": 1_000}
+    log = open_log(**COMPACT | both)
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"2"))
+    clean(log)
+    assert log.segment_base_offsets == (0, 1, 2)
+    assert log.apply_retention(NOW_MS + 1_000, 2) == 0
+    assert log.apply_retention(NOW_MS + 1_001, 2) == 2
+
+
+def test_r10_a_pass_is_about_so_much_dirt_as_its_keys_have_room_for(
+    open_log: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "DIRTY_BYTES_MAX", 150)
+    log = open_log(**COMPACT)
+    for number in range(5):
+        put(log, (b"a", b"%d" % number))
+    assert clean(log)
+    assert (offsets(log), log.cleaned_to) == ([1, 2, 3, 4], 2)
+    assert clean(log)
+    assert (offsets(log), log.cleaned_to) == ([3, 4], 4)
+    assert clean(log)
+    assert (offsets(log), log.cleaned_to) == ([4], 5)
 
 
 @pytest.mark.parametrize("clean_shutdown", [True, False])

@@ -13,7 +13,9 @@ Source: "Log Compaction" in Kafka's documentation, KIP-58 (min.compaction.lag.ms
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -36,6 +38,7 @@ from neaptide.clusters.broker.storage.scan import scan
 
 CLEANED_SUFFIX: Final = ".cleaned"
 NewestOffsets = Mapping[bytes, int]
+Aborted = Mapping[int, Sequence[AbortedTransaction]]  # by producer id
 
 
 class Source(NamedTuple):
@@ -77,7 +80,7 @@ class Cleaning:
     end_offset: int
     segment_bytes: int
     delete_retention_ms: int
-    aborted: tuple[AbortedTransaction, ...]
+    aborted: Aborted
     producers: Mapping[int, LastOfProducer]
     cuts: int
 
@@ -135,13 +138,20 @@ def group_segments(sources: Iterable[Source], segment_bytes: int) -> list[tuple[
     return [tuple(group) for group in groups]
 
 
+def by_producer(aborted: Iterable[AbortedTransaction]) -> Aborted:
+    """Each producer's, in the order of their markers."""
+    found: dict[int, list[AbortedTransaction]] = defaultdict(list)
+    for one in aborted:
+        found[one.producer_id].append(one)
+    return found
+
+
 @rule
-def is_aborted(header: BatchHeader, aborted: Iterable[AbortedTransaction]) -> bool:
-    return header.is_transactional and any(
-        one.producer_id == header.producer_id
-        and one.first_offset <= header.base_offset <= one.last_offset
-        for one in aborted
-    )
+def is_aborted(header: BatchHeader, aborted: Aborted) -> bool:
+    """Of a producer's transactions no two overlap: the first that ends behind the batch has it."""
+    own = aborted.get(header.producer_id, ()) if header.is_transactional else ()
+    number = bisect_left(own, header.base_offset, key=lambda one: one.last_offset)
+    return number < len(own) and own[number].first_offset <= header.base_offset
 
 
 @rule

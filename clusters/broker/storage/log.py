@@ -28,6 +28,7 @@ from neaptide.clusters.broker.storage.cleaner import (
     Cleaning,
     LastOfProducer,
     Source,
+    by_producer,
 )
 from neaptide.clusters.broker.storage.config import LogConfig
 from neaptide.clusters.broker.storage.epoch_cache import EpochCache
@@ -44,6 +45,8 @@ from neaptide.clusters.broker.storage.segment import LOG_SUFFIX, Segment
 from neaptide.clusters.broker.storage.transaction_index import TransactionIndex
 
 DELETED_SUFFIX: Final = "-delete"
+# In one pass of the cleaner, which has all of their keys in memory; a single segment may have more.
+DIRTY_BYTES_MAX: Final = 1 << 28
 
 Clock = Callable[[], int]
 _LEFT_BY_A_CRASH: Final = (".deleted", ".cleaned", ".swap", ".tmp")
@@ -425,9 +428,12 @@ class Log:
 
     def _is_too_old(self, segment: Segment, now_ms: int) -> bool:
         retention_ms = self.config.retention_ms
-        if retention_ms < 0 or segment.size == 0 or segment.max_timestamp < 0:
+        if retention_ms < 0:
             return False
-        return now_ms - segment.max_timestamp > retention_ms
+        number = self._segment_number(segment.base_offset)
+        if segment.size == 0 and number + 1 < len(self._segments):  # the cleaner has left nothing
+            return self._is_too_old(self._segments[number + 1], now_ms)
+        return segment.max_timestamp >= 0 and now_ms - segment.max_timestamp > retention_ms
 
     def _count_too_much(self) -> int:
         excess = self.size_bytes - self.config.retention_bytes
@@ -491,12 +497,16 @@ class Log:
             )
             end = min(end, next(young, end))
         dirty = inactive[first:end]
+        while len(dirty) > 1 and sum(segment.size for segment in dirty) > DIRTY_BYTES_MAX:
+            dirty.pop()
+            end -= 1
         dirty_bytes = sum(segment.size for segment in dirty)
         if not dirty_bytes:
             return None
         clean_bytes = sum(segment.size for segment in inactive[:first])
-        oldest = min(segment.first_timestamp for segment in dirty)
-        is_late = oldest >= 0 and now_ms - oldest > self.config.max_compaction_lag_ms
+        times = (segment.first_timestamp for segment in dirty)
+        oldest = min((time for time in times if time >= 0), default=now_ms)
+        is_late = now_ms - oldest > self.config.max_compaction_lag_ms
         return Dirt(end, dirty_bytes / (dirty_bytes + clean_bytes), is_late)
 
     @property
@@ -529,7 +539,7 @@ class Log:
             end_offset,
             self.config.segment_bytes,
             self.config.delete_retention_ms,
-            self.aborted_within(self._segments[0].base_offset, end_offset),
+            by_producer(self.aborted_within(self._segments[0].base_offset, end_offset)),
             producers,
             self._cuts,
         )
