@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.storage.cleaner import LastOfProducer
 from neaptide.clusters.broker.storage.config import LogConfig
 from neaptide.clusters.broker.storage.log import Log
+from neaptide.clusters.broker.storage.record_batch import records
 from tests.storage.batches import COMPRESSIONS, NOW_MS, batch, with_headers
 from tests.storage.dumped import dump
 
@@ -55,6 +57,46 @@ def test_r8_kafka_reads_every_record_of_our_segments(log: Log) -> None:
     assert text.count("isvalid: true") == text.count("baseOffset: ")
     epochs = {int(found) for found in re.findall(r"partitionLeaderEpoch: (\d+)", text)}
     assert epochs == {0, 1, 2}
+
+
+def test_r10_kafka_reads_a_cleaned_log_and_finds_its_indexes_sound(tmp_path: Path) -> None:
+    """With batches of which some records are left, or none, of every compression type."""
+    config = LogConfig(segment_bytes=2000, index_interval_bytes=200, cleanup_policy="compact")
+    log = Log.open(tmp_path / "t-0", TopicPartition("t", 0), config, clock=lambda: NOW_MS)
+    kinds = list(COMPRESSIONS)
+    for number in range(120):
+        offset = log.log_end_offset
+        key = b"%d" % (number % 17 if number % 3 else number)
+        data = batch(
+            offset,
+            [b"v%d" % (offset + at) for at in range(3)],
+            timestamp=NOW_MS + offset,
+            compression=kinds[number % len(kinds)],
+            key=key,
+            producer=(7, 0, 3 * number) if number % 11 == 0 else (-1, -1, -1),
+        )
+        log.append(*with_headers(data))
+    dirt = log.dirt(None, NOW_MS)
+    assert dirt is not None
+    last = [one.last_offset for one in log.snapshot().headers() if one.producer_id == 7]
+    cleaning = log.begin_cleaning(dirt, {7: LastOfProducer(last[-1], 0)})
+    assert log.end_cleaning(cleaning, cleaning.run())
+    log.flush()
+    log.close()
+    kept = [
+        record.offset
+        for header, data, at in log.snapshot().batches()
+        for record in records(data, at, header)
+    ]
+    assert 0 < len(kept) < log.log_end_offset / 2
+    text = dump(sorted(log.directory.glob("*.log")), "--deep-iteration", "--print-data-log")
+    assert [int(one) for one in re.findall(r"^\| offset: (\d+) ", text, re.MULTILINE)] == kept
+    assert re.findall(r"payload: (\S+)$", text, re.MULTILINE) == [f"v{one}" for one in kept]
+    assert text.count("isvalid: true") == text.count("baseOffset: ")
+    indexes = sorted([*log.directory.glob("*.index"), *log.directory.glob("*.timeindex")])
+    text = dump(indexes, "--verify-index-only")
+    for complaint in ("ismatch", "out of order", "not found", "Exception"):
+        assert complaint not in text
 
 
 @pytest.mark.parametrize("check", ["--index-sanity-check", "--verify-index-only"])
