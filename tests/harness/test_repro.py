@@ -19,6 +19,7 @@ from tests.harness.command import neaptide
 ALWAYS = {
     "neaptide:0.10": ("hw-truncation-loss",),
     "neaptide:2.1": ("reassignment-held", "retry-reorder-plain", "consumer-truncation"),
+    "neaptide:2.8": ("compaction-loss",),
     "neaptide:4.0": ("last-replica-standing", "obeys-earlier-controller", "hw-two-rounds"),
 }
 # What each generation is the one to show: where a scenario loses, and where a later rule holds it.
@@ -57,8 +58,14 @@ PLAYED = {
         "hanging-transaction",
         "late-marker",
     ),
-    "neaptide:2.8": ("hw-truncation-loss", "not-enough-after-append", "stale-diverging-answer"),
+    "neaptide:2.8": (
+        "hw-truncation-loss",
+        "not-enough-after-append",
+        "stale-diverging-answer",
+        "compaction-loss",
+    ),
     "neaptide:4.0": (
+        "compaction-loss",
         "isr-of-one-loss-1",
         "isr-of-one-loss-2",
         "last-in-isr-loses-its-disk",
@@ -88,6 +95,7 @@ WITNESSES = {
     ("fast-failover-divergence", "neaptide:0.11"): {"replica-divergence"},
     ("last-replica-standing", "neaptide:2.1"): {"unseen"},
     ("isr-of-one-loss-1", "neaptide:4.0"): {"unseen"},
+    ("compaction-loss", "neaptide:2.8"): {"newest-lost", "lost-write", "replica-hole"},
 }
 
 
@@ -129,7 +137,7 @@ def results_of(played: Mapping[str, tuple[str, ...]], directory: Path) -> Result
 
 
 @pytest.mark.parametrize(("name", "system"), cells(ALWAYS))
-def test_seven_scenarios_end_as_the_documents_say(always: Results, name: str, system: str) -> None:
+def test_eight_scenarios_end_as_the_documents_say(always: Results, name: str, system: str) -> None:
     assert_as_documented(always[name, system], name, system)
 
 
@@ -173,6 +181,11 @@ def _agree(results: Results, *names: str) -> None:
 @pytest.mark.proof
 def test_r4_f1_a_follower_learns_the_high_watermark_a_round_later(results: Results) -> None:
     _agree(results, "hw-two-rounds")
+
+
+@pytest.mark.proof
+def test_r10_the_cleaner_ends_at_the_high_watermark_from_4_0_on(results: Results) -> None:
+    _agree(results, "compaction-loss")
 
 
 @pytest.mark.proof
