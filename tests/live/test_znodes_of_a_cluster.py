@@ -10,6 +10,7 @@ pytestmark = pytest.mark.live
 TOPIC = "znodes"
 PATHS = {
     "/admin",
+    "/admin/delete_topics",
     "/brokers",
     "/brokers/ids",
     "/brokers/ids/0",
