@@ -344,11 +344,11 @@ def _check_roles(workload: Workload) -> None:
 
 
 def _check_served(workload: str, what: str, system: System) -> None:
-    if (what == MEMBERSHIP and has_groups(system)) or (
-        what == TRANSACTIONS and has_transactions(system)
+    if (
+        (what == MEMBERSHIP and has_groups(system))
+        or (what == TRANSACTIONS and has_transactions(system))
+        or (what == COMPACTION and system.release is None)
     ):
-        return
-    if what == COMPACTION and system.release is None:
         return
     if system.release is None:
         raise UsageError(f"The workload {workload} needs {what}, which {system} does not serve.")

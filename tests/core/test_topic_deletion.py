@@ -236,6 +236,12 @@ def test_c5_another_controller_begins_again() -> None:
     assert asked(done, ReadLeaderAndIsr) == []
 
 
+def test_c5_a_topic_without_partitions_goes_at_once() -> None:
+    one = controller(led_by(B))
+    step(one, TopicsChanged({"t": TopicConfiguration({})}), NOW)
+    assert asked(step(one, MARKED, NOW), DeleteTopic) == [DeleteTopic("t", 2, is_fenced=True)]
+
+
 def test_c5_the_mark_of_no_topic_is_taken_away() -> None:
     done = step(controller(led_by(B)), TopicsMarkedForDeletion(("other",)), NOW)
     assert asked(done, UnmarkTopics) == [UnmarkTopics(("other",), 2, is_fenced=True)]

@@ -350,7 +350,10 @@ def test_r10_a_cleaned_log_is_the_same_after_a_restart(
     assert again.offset_for_timestamp(NOW_MS) == (NOW_MS, 4)
 
 
-def test_r10_a_crash_while_segments_are_replaced_loses_nothing(open_log: OpenLog) -> None:
+@pytest.mark.parametrize("gone", [0, 1, 3])
+def test_r10_a_crash_while_segments_are_replaced_loses_nothing(
+    open_log: OpenLog, gone: int
+) -> None:
     log = open_log(**COMPACT)
     for number in range(4):
         put(log, (b"%d" % (number % 2), b"%d" % number))
@@ -361,11 +364,25 @@ def test_r10_a_crash_while_segments_are_replaced_loses_nothing(open_log: OpenLog
     assert offsets(open_log(log.log_end_offset, **COMPACT)) == [0, 1, 2, 3]
     assert not cleaned.path.exists()  # nobody has put it into place
     [cleaned] = cleaning.run()
-    cleaned.path.with_suffix("").with_suffix(".index").unlink()
-    cleaned.path.rename(log.directory / "00000000000000000000.log")
+    cleaned.path.rename(cleaned.path.with_suffix(".swap"))
+    for number in range(gone):
+        (log.directory / f"{number + 1:020d}.log").unlink()
     again = open_log(log.log_end_offset, **COMPACT)
     assert offsets(again) == [2, 3]
     assert again.segment_base_offsets == (0, 4)
+    assert not list(log.directory.glob("*.swap"))
+
+
+def test_r10_no_segment_goes_because_the_one_before_it_is_damaged(open_log: OpenLog) -> None:
+    log = open_log(**COMPACT)
+    for number in range(4):
+        put(log, (b"%d" % number, b"%d" % number))
+    log.flush()
+    log.close()
+    with (log.directory / "00000000000000000000.log").open("r+b") as file:
+        file.seek(3)  # of its base offset, which no checksum covers
+        file.write(b"\x01")
+    assert open_log(log.log_end_offset, **COMPACT).segment_base_offsets == (0, 1, 2, 3, 4)
 
 
 def test_r10_a_pass_over_a_log_that_was_cut_meanwhile_is_in_vain(open_log: OpenLog) -> None:

@@ -36,7 +36,8 @@ from neaptide.clusters.broker.storage.record_batch import (
 )
 from neaptide.clusters.broker.storage.scan import scan
 
-CLEANED_SUFFIX: Final = ".cleaned"
+CLEANED_SUFFIX: Final = ".cleaned"  # until it is whole
+SWAP_SUFFIX: Final = ".swap"  # while it takes the place of others
 NewestOffsets = Mapping[bytes, int]
 Aborted = Mapping[int, Sequence[AbortedTransaction]]  # by producer id
 
@@ -91,7 +92,7 @@ class Cleaning:
         RecordBatchError where what is on disk is no batch.
         """
         try:
-            one = _Pass(self, self._newest_offsets())
+            one = _Pass(self, self._newest_offsets(), self._horizon_ns())
             return tuple(map(one.clean, group_segments(self.sources, self.segment_bytes)))
         except FileNotFoundError:
             raise
@@ -112,7 +113,7 @@ class Cleaning:
                         newest[record.key] = record.offset
         return newest
 
-    def horizon_ns(self) -> int:
+    def _horizon_ns(self) -> int:
         """A tombstone, or a marker, in a file that is not younger may go.
 
         It is as old as the newest of what was cleaned before, less `delete.retention.ms`: whoever
@@ -176,6 +177,7 @@ def is_last_of_producer(header: BatchHeader, producers: Mapping[int, LastOfProdu
 class _Pass:
     cleaning: Cleaning
     newest: NewestOffsets
+    horizon_ns: int
     has_data: set[int] = field(default_factory=set)  # producers whose open transaction was met
 
     def clean(self, sources: tuple[Source, ...]) -> CleanedSegment:
@@ -192,7 +194,7 @@ class _Pass:
         return CleanedSegment(sources, path, tuple(headers))
 
     def _kept(self, source: Source) -> Iterator[bytes]:
-        keeps_old = source.modified_ns > self.cleaning.horizon_ns()
+        keeps_old = source.modified_ns > self.horizon_ns
         for header, data, at in _batches(source):
             whole = data[at : at + header.size]
             if header.is_control:

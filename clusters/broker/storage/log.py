@@ -24,6 +24,8 @@ from neaptide.clusters.broker.replication.model import EpochEntry, TopicPartitio
 from neaptide.clusters.broker.replication.partition.transactions import AbortedTransaction
 from neaptide.clusters.broker.storage.checkpoints import sync_directory
 from neaptide.clusters.broker.storage.cleaner import (
+    CLEANED_SUFFIX,
+    SWAP_SUFFIX,
     CleanedSegment,
     Cleaning,
     LastOfProducer,
@@ -49,7 +51,9 @@ DELETED_SUFFIX: Final = "-delete"
 DIRTY_BYTES_MAX: Final = 1 << 28
 
 Clock = Callable[[], int]
-_LEFT_BY_A_CRASH: Final = (".deleted", ".cleaned", ".swap", ".tmp")
+_LEFT_BY_A_CRASH: Final = (".deleted", CLEANED_SUFFIX, ".tmp")
+# Of a real Kafka, whose cleaner writes indexes, too: they are made anew.
+_INDEX_SWAPS: Final = (".index.swap", ".timeindex.swap", ".txnindex.swap")
 
 
 def wall_clock_ms() -> int:
@@ -120,15 +124,13 @@ class Log:
 
     def _load(self, recovery_point: int, clean_shutdown: bool, log_start_offset: int) -> None:
         for path in self.directory.iterdir():
-            if path.suffix in _LEFT_BY_A_CRASH:
+            if path.suffix in _LEFT_BY_A_CRASH or path.name.endswith(_INDEX_SWAPS):
                 path.unlink()
+        for swap in self.directory.glob(f"*{LOG_SUFFIX}{SWAP_SUFFIX}"):
+            self._finish_replacing(swap)
         bases = sorted(int(path.stem) for path in self.directory.glob(f"*{LOG_SUFFIX}"))
         epochs: list[EpochEntry] = []
         for number, base in enumerate(bases):
-            if self._segments and base < self._segments[-1].next_offset:
-                # A crash came between a cleaned segment and the end of those that it replaced.
-                self._remove(self._open_segment(base).delete())
-                continue
             segment = self._open_segment(base)
             self._segments.append(segment)
             ends_at = bases[number + 1] if number + 1 < len(bases) else None
@@ -575,22 +577,38 @@ class Log:
     def _replace(self, cleaned: CleanedSegment, *, is_first: bool) -> Segment | None:
         """None where nothing is left, and the log does not begin there.
 
-        The new file takes the name of the first that it replaces, then the others go: after a crash
-        between, these lie inside what the new one has.
+        Once it is called `.swap` it counts: after a crash the next start goes on from there.
         """
         first, *others = self._segments_of(cleaned)
         if not cleaned.headers and not is_first:
-            self._remove([*first.delete(), cleaned.path])
-            segment = None
-        else:
-            first.close()
-            first.forget_indexes()
-            cleaned.path.rename(first.path)
-            segment = self._open_segment(first.base_offset)
-            segment.take(cleaned.headers)
+            for segment in (first, *others):
+                self._remove(segment.delete())
+            self._remove([cleaned.path])
+            return None
+        swap = cleaned.path.with_suffix(SWAP_SUFFIX)
+        cleaned.path.rename(swap)
+        sync_directory(self.directory)
         for other in others:
             self._remove(other.delete())
+        first.close()
+        first.forget_indexes()
+        swap.rename(first.path)
+        segment = self._open_segment(first.base_offset)
+        segment.take(cleaned.headers)
         return segment
+
+    def _finish_replacing(self, swap: Path) -> None:
+        """Whatever of the segments that it takes the place of is still there goes."""
+        replaced = self._open_segment(int(swap.name.partition(".")[0]))
+        replaced.close()
+        replaced.forget_indexes()
+        swap.rename(replaced.path)
+        new = self._open_segment(replaced.base_offset)
+        new.recover()
+        new.close()
+        for path in self.directory.glob(f"*{LOG_SUFFIX}"):
+            if new.base_offset < int(path.stem) < new.next_offset:
+                self._remove(self._open_segment(int(path.stem)).delete())
 
     def _segments_of(self, cleaned: CleanedSegment) -> list[Segment]:
         bases = {source.base_offset for source in cleaned.sources}

@@ -160,6 +160,8 @@ def _begin(broker: Broker, topic: str) -> None:
     )
     _stop(broker, left, controller.brokers, delete=False)
     _stop(broker, left, controller.brokers, delete=True)
+    if not left:  # a topic without partitions, or that somebody else has removed
+        _delete_znodes(broker, topic)
 
 
 def _of_others(by_partition: Mapping[TopicPartition, T], topic: str) -> dict[TopicPartition, T]:
@@ -200,11 +202,17 @@ def on_replicas_deleted(broker: Broker, event: ControlResponded) -> None:
     _put(broker, replace(deletions, left={**deletions.left, **left}))
     for topic in touched:
         if deletions.left[topic] and not left[topic]:
-            broker.coordinate(
-                coordination_service.DeleteTopic(
-                    topic, controller.controller_epoch, broker.rules.fences_controller_writes
-                )
-            )
+            _delete_znodes(broker, topic)
+
+
+def _delete_znodes(broker: Broker, topic: str) -> None:
+    controller = broker.active_controller
+    assert controller is not None
+    broker.coordinate(
+        coordination_service.DeleteTopic(
+            topic, controller.controller_epoch, broker.rules.fences_controller_writes
+        )
+    )
 
 
 def on_topic_deleted(broker: Broker, event: coordination_service.TopicDeleted, now_ms: int) -> None:

@@ -451,7 +451,6 @@ class TopicDeletionResult:
     topic: str | None
     topic_id: str | None
     error: Error
-    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -325,7 +325,7 @@ def encode_delete_topics(
                     name=None if one.topic is None else TopicName(one.topic),
                     topic_id=uuid_of(one.topic_id),
                     error_code=code(error(one)),
-                    error_message=one.message,
+                    error_message=None,
                 )
                 for one in effect.results
             ),
