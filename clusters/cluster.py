@@ -68,6 +68,12 @@ class ClusterSpec:
     changes_voters: bool = False  # in KRaft: who is a voter of the quorum can change (KIP-853)
     more: tuple[TopicSpec, ...] = ()  # further topics with records; conditions are about `topic`
 
+    def settings_of(self, broker: int) -> dict[str, str]:
+        """With the broker's id in the place of each `{broker}`, as in `broker.rack=rack-{broker}`."""
+        return {
+            name: value.replace("{broker}", str(broker)) for name, value in self.settings.items()
+        }
+
     @property
     def topics(self) -> tuple[TopicSpec, ...]:
         """All that clients write to and read from."""

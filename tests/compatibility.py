@@ -1,19 +1,21 @@
 """Other people's suites against our own brokers and a real Kafka beside them: `make compatibility`.
 
-A suite comes from the source distribution of the client that is installed, and is told by its own
-switches where the brokers are. It is played on each system on three fresh brokers; the page is a
-table of what passed and what failed there, with the first line of each failure.
+A suite is that of the client which is installed, and is told by its own switches where the brokers
+are. It is played on each system on fresh brokers; the page is a table of what passed and
+what failed there, with the first line of each failure.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,8 +27,7 @@ from tests.live.cluster import LiveCluster
 
 SYSTEMS: Final = ("kafka:3.9.1", "neaptide:2.1", "neaptide:4.0")
 PAGE: Final = Path("docs/compatibility.md")
-CLIENT: Final = "kafka-python"
-# What the suite wants of brokers that it does not start itself.
+# What the suites want of brokers that they do not start themselves.
 SETTINGS: Final = {
     "auto.create.topics.enable": "true",
     "default.replication.factor": "2",
@@ -39,11 +40,28 @@ SETTINGS: Final = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "1",
 }
-# By the suite's own choice of rules: as which Apache Kafka each system is to be taken.
+# By the suites' own choice of rules: as which Apache Kafka each system is to be taken.
 TAKEN_FOR: Final = {"kafka:3.9.1": "3.9.1", "neaptide:2.1": "2.1.1", "neaptide:4.0": "3.9.1"}
-# Needs TLS or SASL on brokers that the suite starts itself.
-LEFT_OUT: Final = "not ssl and not sasl"
-# The source distribution lacks this module of the suite, which starts services; ours run already.
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Where a client's tests come from, and how they are played on brokers that run already."""
+
+    client: str  # as the package index names it
+    tests: Sequence[str]  # files and directories, relative to the root of the sources
+    left_out: str  # an expression of pytest's `-k`
+    why_left_out: str
+    prepare: Callable[[Path], None]  # of the unpacked sources
+    switches: Callable[[Path, str, str], Mapping[str, str]]  # root, first broker, Kafka's version
+    repository: str | None = None  # where the source distribution has no tests
+    needs: Sequence[str] = ()  # other packages
+    options: Sequence[str] = ()  # of pytest
+    brokers: int = 3  # that it expects
+    settings: Mapping[str, str] = field(default_factory=dict)  # beside SETTINGS
+
+
+# The source distribution of kafka-python lacks this module, which starts services.
 _SERVICE: Final = """\
 class ExternalService:
     def __init__(self, host, port):
@@ -59,6 +77,102 @@ class ExternalService:
 class SpawnedService:
     pass
 """
+# In place of aiokafka's, which starts a container with one broker.
+_AIOKAFKA_CONFTEST: Final = """\
+import asyncio
+import gc
+import os
+
+import pytest
+
+HOST, _, PORT = os.environ["SUITE_BROKER"].partition(":")
+
+
+def pytest_collection_modifyitems(items):
+    items[:] = [item for item in items if "setup_test_class" in item.fixturenames]
+
+
+@pytest.fixture(scope="class")
+def loop():
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield loop
+    loop.close()
+    gc.collect()
+    asyncio.set_event_loop(None)
+
+
+@pytest.fixture(scope="class")
+def setup_test_class_serverless(request, loop):
+    request.cls.loop = loop
+
+
+@pytest.fixture(scope="class")
+def setup_test_class(request, loop):
+    request.cls.loop = loop
+    request.cls.kafka_host, request.cls.kafka_port = HOST, int(PORT)
+    request.cls.hosts = [f"{HOST}:{PORT}"]
+    request.cls.kafka_version = os.environ["SUITE_KAFKA"]
+"""
+
+
+def _prepare_kafka_python(root: Path) -> None:
+    (root / "test" / "__init__.py").touch()
+    (root / "test" / "service.py").write_text(_SERVICE, encoding="ascii")
+    (root / "kafka-bin").mkdir()
+
+
+def _prepare_aiokafka(root: Path) -> None:
+    (root / "tests" / "conftest.py").write_text(_AIOKAFKA_CONFTEST, encoding="ascii")
+    # What is tested is the client that is installed, not these sources.
+    shutil.rmtree(root / "aiokafka")
+
+
+SUITES: Final = (
+    Suite(
+        client="kafka-python",
+        tests=("test/integration",),
+        left_out="not ssl and not sasl",
+        why_left_out="TLS and SASL, for which it starts brokers of its own",
+        prepare=_prepare_kafka_python,
+        switches=lambda root, broker, kafka: {
+            "KAFKA_ROOT": str(root / "kafka-bin"),
+            "KAFKA_URI": f"tcp://{broker}",
+            "KAFKA_VERSION": kafka,
+        },
+    ),
+    Suite(
+        client="aiokafka",
+        tests=("tests",),
+        left_out="not ssl and not sasl",
+        why_left_out="TLS and SASL, for which it needs files of a container; what needs no broker",
+        prepare=_prepare_aiokafka,
+        switches=lambda root, broker, kafka: {"SUITE_BROKER": broker, "SUITE_KAFKA": kafka},
+        repository="https://github.com/aio-libs/aiokafka",
+        needs=("async-timeout", "cramjam", "pytest-asyncio", "pytest-mock"),
+        # Its warnings are errors, and its tests are for a pytest before ours.
+        options=("-W", "ignore::pytest.PytestDeprecationWarning"),
+        brokers=1,
+        settings={"default.replication.factor": "1", "num.partitions": "2"},
+    ),
+    Suite(
+        client="confluent-kafka",
+        tests=tuple(
+            f"tests/integration/{part}"
+            for part in ("admin", "consumer", "producer", "serialization")
+        ),
+        left_out="not sasl",
+        why_left_out="SASL, a schema registry and share groups",
+        prepare=lambda root: None,
+        switches=lambda root, broker, kafka: {"BROKERS": broker},
+        repository="https://github.com/confluentinc/confluent-kafka-python",
+        needs=(
+            "confluent-kafka[schemaregistry,avro,json,protobuf,rules]",
+            "trivup",
+            "pytest-asyncio",
+        ),
+    ),
+)
 
 
 class Outcome(NamedTuple):
@@ -66,23 +180,43 @@ class Outcome(NamedTuple):
     why: str = ""
 
 
-def suite(directory: Path) -> Path:
-    """The unpacked source distribution of the installed client."""
-    wanted = f"{CLIENT}=={version(CLIENT)}"
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
-    subprocess.run([*pip, "--dest", str(directory), wanted], check=True)
-    [archive] = directory.glob("*.tar.gz")
-    with tarfile.open(archive) as opened:
-        opened.extractall(directory, filter="data")
-    [root] = (path for path in directory.iterdir() if path.is_dir())
-    (root / "test" / "__init__.py").touch()
-    (root / "test" / "service.py").write_text(_SERVICE, encoding="ascii")
-    (root / "kafka-bin").mkdir()
+def sources(suite: Suite, directory: Path, checkout: Path | None) -> Path:
+    """The sources of the installed client with its tests: unpacked, cloned, or a copy."""
+    root = directory / "sources"
+    number = version(suite.client)
+    if checkout is not None:
+        shutil.copytree(checkout, root)
+    elif suite.repository is not None:
+        clone = ["git", "clone", "--quiet", "--depth", "1", "--branch", f"v{number}"]
+        subprocess.run([*clone, suite.repository, str(root)], check=True)
+    else:
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary"]
+        wanted = f"{suite.client}=={number}"
+        subprocess.run([*pip, ":all:", "--dest", str(directory), wanted], check=True)
+        [archive] = directory.glob("*.tar.gz")
+        with tarfile.open(archive) as opened:
+            opened.extractall(directory / "unpacked", filter="data")
+        [unpacked] = (directory / "unpacked").iterdir()
+        unpacked.rename(root)
+    suite.prepare(root)
     return root
 
 
-def outcomes(root: Path, system: str, directory: Path) -> Mapping[str, Outcome]:
-    """Of each test of the suite on three brokers of that system."""
+def packages(suite: Suite, directory: Path) -> Path:
+    """A directory with what the suite needs beside what is installed here."""
+    made = directory / "packages"
+    made.mkdir()
+    if suite.needs:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(made)]
+        held = [f"{name}=={version(name)}" for name in ("pytest", suite.client)]
+        subprocess.run([*pip, *suite.needs, *held], check=True)
+    return made
+
+
+def outcomes(
+    suite: Suite, root: Path, path: Sequence[Path], system: str, directory: Path
+) -> Mapping[str, Outcome]:
+    """Of each test of the suite on brokers of that system."""
     kind, _, number = system.partition(":")
     is_own = kind == "neaptide"
     report = directory / "report.xml"
@@ -90,7 +224,8 @@ def outcomes(root: Path, system: str, directory: Path) -> Mapping[str, Outcome]:
         patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
         cluster = LiveCluster(
             directory / "cluster",
-            SETTINGS,
+            {**SETTINGS, **suite.settings},
+            members=tuple(range(suite.brokers)),
             generation=number if is_own else "0.11",
             kafka=None if is_own else number,
         )
@@ -98,15 +233,14 @@ def outcomes(root: Path, system: str, directory: Path) -> Mapping[str, Outcome]:
             first = cluster.bootstrap.partition(",")[0]
             environment = {
                 **os.environ,
-                "KAFKA_ROOT": str(root / "kafka-bin"),
-                "KAFKA_URI": f"tcp://{first}",
-                "KAFKA_VERSION": TAKEN_FOR[system],
-                "PYTHONPATH": str(root),
+                "PYTHONPATH": os.pathsep.join(map(str, path)),
+                **suite.switches(root, first, TAKEN_FOR[system]),
             }
             flags = ["-q", "-p", "no:neaptide", "-p", "no:cacheprovider", "--tb=native"]
             command = [sys.executable, "-m", "pytest", *flags, "--timeout", "120"]
-            command += ["-k", LEFT_OUT, f"--junit-xml={report}", "test/integration"]
-            subprocess.run(command, cwd=root, env=environment, stdout=subprocess.DEVNULL)
+            command += [*suite.options, "-k", suite.left_out, f"--junit-xml={report}", *suite.tests]
+            with (directory / "output").open("wb") as output:
+                subprocess.run(command, cwd=root, env=environment, stdout=output, stderr=output)
         finally:
             cluster.close()
     cases = ElementTree.parse(report).iter("testcase")
@@ -114,8 +248,9 @@ def outcomes(root: Path, system: str, directory: Path) -> Mapping[str, Outcome]:
 
 
 def _name(case: ElementTree.Element) -> str:
-    file = case.get("classname", "").rpartition(".")[2]
-    return f"{file.removeprefix('test_').removesuffix('_integration')}: {case.get('name')}"
+    where = [part for part in case.get("classname", "").split(".") if part.startswith("test_")]
+    file = where[0].removeprefix("test_").removesuffix("_integration") if where else ""
+    return f"{file}: {case.get('name')}"
 
 
 def _outcome(case: ElementTree.Element) -> Outcome:
@@ -127,15 +262,23 @@ def _outcome(case: ElementTree.Element) -> Outcome:
     return Outcome("passed")
 
 
-def page(found: Mapping[str, Mapping[str, Outcome]]) -> str:
+HEADING: Final = (
+    "# Other people's suites on our own broker",
+    "",
+    "The tests that clients have for themselves, by their own switches,."
+    " `make compatibility` plays them and writes this page; `python -m tests.compatibility"
+    " --suite NAME` plays one.",
+    "",
+)
+
+
+def section(suite: Suite, found: Mapping[str, Mapping[str, Outcome]]) -> str:
     """Markdown: counts, then each test that did not pass on all systems."""
     systems = list(found)
     lines = [
-        "# Other people's suites on our own broker",
+        f"## {suite.client} {version(suite.client)}",
         "",
-        f"The integration tests of {CLIENT} {version(CLIENT)}, from its source distribution and by"
-        " its own switches, on three brokers. Those of TLS and SASL are left out."
-        " `make compatibility` plays them and writes this page.",
+        f"Left out: {suite.why_left_out}.",
         "",
         "| system | passed | failed | skipped |",
         "|---|---|---|---|",
@@ -154,25 +297,48 @@ def page(found: Mapping[str, Mapping[str, Outcome]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def with_section(page: str, suite: Suite, new: str) -> str:
+    """The page with that section in the place of the suite's old one, or at its end."""
+    head = f"## {suite.client} "
+    parts = page.split("\n## ")
+    kept = [parts[0].rstrip("\n")]
+    kept += [f"## {part}".rstrip("\n") for part in parts[1:]]
+    there = [part.startswith(head) for part in kept]
+    if any(there):
+        kept[there.index(True)] = new.rstrip("\n")
+    else:
+        kept.append(new.rstrip("\n"))
+    return "\n\n".join(kept) + "\n"
+
+
 def _cell(one: Outcome) -> str:
     why = one.why.replace("|", "\\|").replace("<", "&lt;")[:120]
     return f"{one.word}: {why}" if why else one.word
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    of = {suite.client: suite for suite in SUITES}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--system", action="append", choices=SYSTEMS)
+    parser.add_argument("--suite", action="append", choices=list(of))
+    parser.add_argument("--checkout", type=Path, help="the client's sources, for one suite")
     parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--keep", type=Path, help="a new directory for what the suites print")
     given = parser.parse_args(arguments)
+    page = given.page.read_text(encoding="utf-8") if given.page.exists() else "\n".join(HEADING)
     with tempfile.TemporaryDirectory() as made:
-        directory = Path(made)
-        (directory / "suite").mkdir()
-        root = suite(directory / "suite")
-        found = {}
-        for system in given.system or SYSTEMS:
-            (directory / system).mkdir()
-            found[system] = outcomes(root, system, directory / system)
-    given.page.write_text(page(found), encoding="utf-8")
+        for name in given.suite or of:
+            suite = of[name]
+            directory = (given.keep or Path(made)) / name
+            directory.mkdir(parents=True)
+            root = sources(suite, directory, given.checkout)
+            path = (root, packages(suite, directory))
+            found = {}
+            for system in given.system or SYSTEMS:
+                (directory / system).mkdir()
+                found[system] = outcomes(suite, root, path, system, directory / system)
+            page = with_section(page, suite, section(suite, found))
+            given.page.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

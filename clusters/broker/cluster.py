@@ -29,7 +29,7 @@ class BrokerCluster(PlacedCluster):
             # the topic of positions be small, and on no replication link.
             "offsets.topic.num.partitions": "1",
             "offsets.topic.replication.factor": "1",
-            **self._spec.settings,
+            **self._spec.settings_of(broker),
             "broker.id": str(broker),
             "neaptide.generation": self._generation,
             "listeners": _listeners(self._host.address(broker), *self.ports(broker)),

@@ -67,7 +67,7 @@ class KafkaCluster(PlacedCluster):
     def _command(self, broker: int, through: Listeners, directory: Path) -> tuple[str, ...]:
         settings = properties(
             self._row,
-            self._spec.settings,
+            self._spec.settings_of(broker),
             broker,
             self.ports(broker),
             through,

@@ -156,7 +156,7 @@ class KraftCluster(KafkaCluster):
         data = self._host.path(broker, self.log_directory(broker))
         node = Node(broker, self._ports_of(broker), data, self._host.address(broker))
         settings = kraft_properties(
-            node, self._spec.settings, through, changes_voters=self._spec.changes_voters
+            node, self._spec.settings_of(broker), through, changes_voters=self._spec.changes_voters
         )
         return self._java_command(broker, settings, directory)
 

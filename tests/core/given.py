@@ -38,7 +38,10 @@ def broker(
 ) -> Broker:
     """Broker A."""
     rules = GENERATIONS[generation]
-    named = {name.replace("_", "."): str(value).lower() for name, value in settings.items()}
+    named = {
+        name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in settings.items()
+    }
     return brokers.start(A, rules, replication_settings({**STILL, **named}, rules), stored or {})
 
 

@@ -89,6 +89,7 @@ _SETTINGS = {
     "replica.fetch.backoff.ms": "100",
     "replica.fetch.wait.max.ms": "500",
     "replica.high.watermark.checkpoint.interval.ms": "200",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "zookeeper.session.timeout.ms": "20000",
 }
 
@@ -163,7 +164,9 @@ class Alone(LiveCluster):
 
     # --- phantoms --------------------------------------------------------------------------------
 
-    def phantom(self, *, registered: bool = True, again: int | None = None) -> Phantom:
+    def phantom(
+        self, *, registered: bool = True, again: int | None = None, rack: str | None = None
+    ) -> Phantom:
         """Of an id that no other test has had, or `again` one that has left."""
         if again is None:
             self._next_phantom += 1
@@ -171,11 +174,11 @@ class Alone(LiveCluster):
         phantom = Phantom(broker, self.brokers.coordination_port)
         self._phantoms.append(phantom)
         if registered:
-            self.register(phantom)
+            self.register(phantom, rack)
         return phantom
 
-    def register(self, phantom: Phantom) -> None:
-        phantom.register(self.znode(f"/brokers/ids/{REAL}"))
+    def register(self, phantom: Phantom, rack: str | None = None) -> None:
+        phantom.register(self.znode(f"/brokers/ids/{REAL}"), rack)
         until(lambda: phantom.broker in self.live(), f"{phantom.broker} is in the metadata")
 
     def live(self) -> frozenset[int]:

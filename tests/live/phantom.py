@@ -96,13 +96,13 @@ class Phantom:
         self._asked: queue.Queue[Question] = queue.Queue()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def register(self, like: Mapping[str, Any]) -> None:
+    def register(self, like: Mapping[str, Any], rack: str | None = None) -> None:
         """As an ephemeral znode; `like`: a registration of a broker that is one.
 
         Clients find nobody at its address: it serves none.
         """
         endpoints = ["CLIENT://127.0.0.1:1", f"REPLICATION://127.0.0.1:{self.port}"]
-        content = {**like, "endpoints": endpoints, "port": 1}
+        content = {**like, "endpoints": endpoints, "port": 1, "rack": rack}
         self._zookeeper.create(
             f"/brokers/ids/{self.broker}", json.dumps(content).encode(), ephemeral=True
         )

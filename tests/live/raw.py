@@ -134,6 +134,7 @@ def fetch_request(
         session_id=i32(0),
         session_epoch=i32(-1),
         forgotten_topics_data=(),
+        rack_id="",
         topics=(topic_class(topic=TopicName(topic), partitions=(partition,)),),
     )
 

@@ -1,7 +1,7 @@
 """What a leader of 2.8 and later answers, ours and Apache Kafka's.
 
-The epoch of the last record (KIP-595), and the latest offset of a new leader (KIP-207). The
-followers are phantoms.
+The epoch of the last record (KIP-595), the latest offset of a new leader (KIP-207), and which
+replica serves a consumer (KIP-392). The other replicas are phantoms.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def fetch_request(
     asked: Mapping[int, Asked],
     *,
     replica: int = CONSUMER,
+    rack: str = "",
 ) -> FetchRequest:
     """Version 12, to be answered at once; partitions by number."""
     name = TopicName(topic)
@@ -74,6 +75,7 @@ def fetch_request(
         session_epoch=i32(-1),  # none
         topics=(FetchTopic(topic=name, partitions=partitions),),
         forgotten_topics_data=(),
+        rack_id=rack,
     )
 
 
@@ -190,3 +192,38 @@ def test_f15_a_new_leader_gives_no_latest_offset_until_its_epoch_begins_below_th
     assert ask_latest(alone, topic) == ("offset_not_available", -1)
     alone.fetch(follower.broker, topic, 3)  # all from before the epoch; one record is left
     assert ask_latest(alone, topic) == ("none", 3)
+
+
+# --- followers that consumers read from ----------------------------------------------------------
+
+
+def consumed(alone: Alone, topic: str, offset: int, rack: str = "") -> Answer:
+    with RawConnection(alone.client_port(REAL)) as connection:
+        asked = fetch_request(topic, {0: Asked(offset)}, rack=rack)
+        [answer] = answers(connection.ask(asked)).values()
+    return answer
+
+
+def test_f14_a_leader_sends_a_consumer_to_the_longest_log_of_its_rack(
+    alone: Alone, topic_name: str
+) -> None:
+    near, further, far = (alone.phantom(rack=rack) for rack in ("r1", "r1", "r2"))
+    brokers = [REAL, near.broker, further.broker, far.broker]
+    topic = alone.create_topic(topic_name, [brokers])
+    alone.append(topic, 3)
+    assert int(consumed(alone, topic, 0, "r1").preferred_read_replica) == -1  # none has fetched
+    alone.fetch(further.broker, topic, 1)
+    alone.fetch(near.broker, topic, 2)
+    alone.fetch(far.broker, topic, 3)
+
+    def sent(offset: int, rack: str) -> tuple[int, list[int]]:
+        answer = consumed(alone, topic, offset, rack)
+        assert answer.error_code.name == "none"
+        return int(answer.preferred_read_replica), offsets(answer)
+
+    assert sent(0, "r1") == (near.broker, [])
+    assert sent(2, "r1") == (near.broker, [])
+    assert sent(0, "r2") == (far.broker, [])
+    for rack in ("r3", ""):
+        assert sent(0, rack) == (-1, [0])  # which is committed: all have it
+    assert sent(3, "r1") == (-1, [])  # nobody of the rack has so much

@@ -44,7 +44,11 @@ from neaptide.clusters.broker.replication.interface.events import (
 from neaptide.clusters.broker.replication.model import UNKNOWN_BROKER_EPOCH, TopicPartition
 from neaptide.clusters.broker.replication.partition import partition_rules
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import Epochs
-from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
+from neaptide.clusters.broker.replication.partition.partition_rules import (
+    Leader,
+    Partition,
+    Unassigned,
+)
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.replication.settings import ReplicationSettings
@@ -254,6 +258,13 @@ class Broker:
         """The partition where this broker leads it."""
         partition = self.partitions.get(topic_partition)
         return partition if partition and isinstance(partition.role, Leader) else None
+
+    def served(self, topic_partition: TopicPartition, *, or_follower: bool) -> Partition | None:
+        """The partition where this broker leads it, or follows."""
+        if not or_follower:
+            return self.led(topic_partition)
+        partition = self.partitions.get(topic_partition)
+        return partition if partition and not isinstance(partition.role, Unassigned) else None
 
     def write_epochs(self, partition: Partition, before: Epochs) -> None:
         """Has the epoch checkpoint written where the log's epochs are no longer those."""

@@ -156,6 +156,8 @@ class Generation:
     # Who leaves an ISR that is too small stays eligible to lead, and the high watermark waits until
     # the ISR is large enough again (KIP-966).
     eligible_leader_replicas: bool
+    # Consumers are sent to followers of the ISR alone (KAFKA-14372, from 3.4 on).
+    prefers_in_sync_replicas: bool
     # min.insync.replicas counts no more replicas than the partition has (KAFKA-15583, from 3.7 on).
     caps_min_isr: bool
     # A replica joins the ISR only when its LEO has also reached the leader epoch's start offset
@@ -244,6 +246,7 @@ _V0_10: Final = Generation(
     isr_names_broker_epochs=False,
     fences_leader_epochs=False,
     eligible_leader_replicas=False,
+    prefers_in_sync_replicas=False,
     caps_min_isr=False,
     isr_needs_epoch_start=False,
     withholds_stale_offsets=False,
@@ -342,6 +345,7 @@ _V4_0: Final = replace(
     fetch_of_others=FetchOfOthers.REFUSED,
     cleanable_up_to=CleanableUpTo.LAST_STABLE_OFFSET,
     eligible_leader_replicas=True,
+    prefers_in_sync_replicas=True,
     caps_min_isr=True,
     reports_isr_changes=False,  # the controller makes them itself
     alters_partitions=True,

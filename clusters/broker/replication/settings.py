@@ -6,11 +6,14 @@ the coordination service are read where they are used; all come from the same fl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import get_type_hints
+from typing import Final, get_type_hints
 
 from neaptide.clusters.broker.replication.generation import Generation
+
+# The one replica.selector.class that comes with Kafka.
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class InvalidSettingError(Exception):
@@ -53,6 +56,7 @@ class ReplicationSettings:
     replica_fetch_wait_max_ms: int = 500
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     replica_lag_max_messages: int = 4_000  # read by the generation 0.8 only
+    replica_selector_class: str = ""  # none: consumers read from leaders
     request_timeout_ms: int = 30_000
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
     transaction_max_timeout_ms: int = 900_000
@@ -83,6 +87,12 @@ def _as_bool(name: str, text: str) -> bool:
     return text.lower() == "true"
 
 
+def _as_replica_selector(name: str, text: str) -> str:
+    if text not in ("", RACK_AWARE):
+        raise InvalidSettingError(f"{name} may be {RACK_AWARE}, not {text!r}")
+    return text
+
+
 def _as_int(name: str, text: str) -> int:
     try:
         return int(text)
@@ -95,7 +105,7 @@ def replication_settings(given: Mapping[str, str], generation: Generation) -> Re
 
     Raises InvalidSettingError with one sentence. Names that are not replication's are left alone.
     """
-    values: dict[str, bool | int] = {
+    values: dict[str, bool | int | str] = {
         "unclean_leader_election_enable": generation.unclean_leader_election_enable,
         "replica_lag_time_max_ms": generation.replica_lag_time_max_ms,
         "message_max_bytes": generation.message_max_bytes,
@@ -106,9 +116,16 @@ def replication_settings(given: Mapping[str, str], generation: Generation) -> Re
     for field in fields(ReplicationSettings):
         name = field.name.replace("_", ".")
         if name in given:
-            parse = _as_bool if types[field.name] is bool else _as_int
+            parse = _PARSERS[types[field.name]]
             values[field.name] = parse(name, given[name])
     return ReplicationSettings(**values)  # type: ignore[arg-type]
+
+
+_PARSERS: Final[Mapping[type, Callable[[str, str], bool | int | str]]] = {
+    bool: _as_bool,
+    int: _as_int,
+    str: _as_replica_selector,
+}
 
 
 def topic_settings(given: Mapping[str, str], broker: ReplicationSettings) -> TopicSettings:

@@ -106,6 +106,7 @@ class FetchSession:
             or result.log_start_offset != cached.log_start_offset
             or result.error is not Error.NONE
             or result.diverging_epoch is not None
+            or result.preferred_read_replica >= 0
         )
         failed = result.error is not Error.NONE
         cached.high_watermark = UNKNOWN_OFFSET if failed else result.high_watermark

@@ -56,6 +56,7 @@ from neaptide.clusters.broker.replication.interface.events import (
     OffsetAsked,
     OffsetForLeaderEpochResponded,
 )
+from neaptide.clusters.broker.replication.leader.purgatory import complete_delayed
 from neaptide.clusters.broker.replication.model import (
     UNDEFINED_EPOCH,
     UNKNOWN_BROKER_EPOCH,
@@ -385,7 +386,7 @@ def _append(
         )
         _delay(broker, fetcher_id, topic_partition, now_ms)
         return
-    before = partition.log
+    before, high_watermark = partition.log, partition.high_watermark
     partition = broker.put(
         partition_rules.append_as_follower(
             partition,
@@ -405,6 +406,8 @@ def _append(
     if partition.log.start_offset != before.start_offset:
         broker.do(AdvanceLogStartOffset(topic_partition, partition.log.start_offset))
     broker.write_epochs(partition, before.epochs)
+    if partition.high_watermark != high_watermark:
+        complete_delayed(broker, topic_partition, now_ms)  # of consumers that read here
 
 
 def _react(

@@ -358,6 +358,7 @@ class FetchedResult:
     records: LogSlice | None
     diverging_epoch: EpochEnd | None = None  # KIP-595; None: the follower's log is a prefix
     last_stable_offset: int = -1
+    preferred_read_replica: int = -1  # the follower that a consumer is sent to (KIP-392)
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,6 +323,8 @@ class FetchRequested:
     partitions: tuple[FetchedPartition, ...]
     broker_epoch: int = UNKNOWN_BROKER_EPOCH  # of the follower's registration (KIP-903)
     is_committed: bool = False  # read_committed: to the last stable offset
+    # Of a consumer that followers may serve too (KIP-392); None: it knows nothing of that.
+    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Whether this broker may answer for a partition at all: does it lead, and in the epoch meant?
+"""Whether this broker may answer for a partition at all: as its leader, or as a follower where that
+will do, and in the epoch meant.
 
 Rule (KIP-320): a request that names the leader epoch in which it believes is refused in any other,
 by leader and followers alike, so that nobody takes a broker of another epoch for the leader. A
@@ -15,16 +16,20 @@ from neaptide.clusters.broker.replication.rule import rule
 
 @rule
 def leader_error(
-    broker: Broker, topic_partition: TopicPartition, current_leader_epoch: int = UNDEFINED_EPOCH
+    broker: Broker,
+    topic_partition: TopicPartition,
+    current_leader_epoch: int = UNDEFINED_EPOCH,
+    *,
+    or_follower: bool = False,
 ) -> Error:
-    """NONE where this broker leads the partition, in the epoch that was named."""
+    """NONE where this broker leads the partition, in the epoch that was named, or follows in it."""
     partition = broker.partitions.get(topic_partition)
     if partition is not None and broker.rules.fences_leader_epochs:
         if UNDEFINED_EPOCH < current_leader_epoch < partition.leader_epoch:
             return Error.FENCED_LEADER_EPOCH
         if current_leader_epoch > partition.leader_epoch:
             return Error.UNKNOWN_LEADER_EPOCH
-    if broker.led(topic_partition) is not None:
+    if broker.served(topic_partition, or_follower=or_follower) is not None:
         return Error.NONE
     topic, number = topic_partition
     if partition is not None or number in broker.metadata.topics.get(topic, {}):

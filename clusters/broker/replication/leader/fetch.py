@@ -1,7 +1,8 @@
 """What a leader does about Fetch: take a follower's offset into account, and read, now or later.
 
 As Kafka's ReplicaManager.fetchMessages and its DelayedFetch. The shell reads the bytes: an answer
-says from which offset to which.
+says from which offset to which. A consumer that names its rack is also answered by followers, and
+the leader sends it to one where that is configured (KIP-392).
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache impo
 from neaptide.clusters.broker.replication.partition.partition_rules import (
     Leader,
     Partition,
+    isr_of,
     last_stable_offset,
 )
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
@@ -61,7 +63,7 @@ def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
     high_watermarks = {
         asked.partition: partition.high_watermark
         for asked in event.partitions
-        if (partition := broker.led(asked.partition)) is not None
+        if (partition := _reading(broker, event, asked)) is not None
     }
     if event.replica_id != CONSUMER:
         for asked in event.partitions:
@@ -95,6 +97,11 @@ def _fail(broker: Broker, event: FetchRequested) -> None:
         FetchedResult(asked.partition, error, UNKNOWN, UNKNOWN, None) for asked in event.partitions
     ]
     broker.do(RespondFetch(event.request, tuple(results)))
+
+
+def _reading(broker: Broker, event: FetchRequested, asked: FetchedPartition) -> Partition | None:
+    """The replica that is read, if it is here."""
+    return broker.served(asked.partition, or_follower=event.rack is not None)
 
 
 @rule
@@ -136,7 +143,12 @@ def fetch_error(broker: Broker, event: FetchRequested, asked: FetchedPartition) 
     topic_id = held.topic_id if held is not None else None
     if None not in (asked.topic_id, topic_id) and asked.topic_id != topic_id:
         return Error.INCONSISTENT_TOPIC_ID
-    error = leader_error(broker, asked.partition, asked.current_leader_epoch)
+    error = leader_error(
+        broker,
+        asked.partition,
+        asked.current_leader_epoch,
+        or_follower=event.rack is not None,
+    )
     if error is not Error.NONE:
         return error
     if _is_of_an_earlier_registration(broker, event):
@@ -152,8 +164,10 @@ def fetch_error(broker: Broker, event: FetchRequested, asked: FetchedPartition) 
 
 def _may_fetch(partition: Partition, replica_id: int) -> bool:
     """Consumers may; of brokers, those alone that have the partition."""
+    if replica_id < 0:
+        return True
     assert isinstance(partition.role, Leader)
-    return replica_id < 0 or replica_id in partition.role.remotes
+    return replica_id in partition.role.remotes
 
 
 def _range_error(log: UnifiedLog, asked: FetchedPartition) -> Error:
@@ -218,6 +232,35 @@ def readable_end(partition: Partition, replica_id: int, *, is_committed: bool = 
 
 
 @rule
+def preferred_read_replica(
+    broker: Broker, event: FetchRequested, asked: FetchedPartition
+) -> int | None:
+    """The follower to which this leader sends a consumer, as Kafka's RackAwareReplicaSelector.
+
+    Rule (KIP-392): one in the consumer's rack that has the offset; of several the one with the
+    longest log, then the one that caught up last. None: the leader serves the consumer itself.
+    """
+    led = broker.led(asked.partition)
+    if not (broker.settings.replica_selector_class and event.rack and led is not None):
+        return None
+    assert isinstance(led.role, Leader)
+
+    def is_near(replica_id: int) -> bool:
+        registration = broker.metadata.brokers.get(replica_id)
+        return registration is not None and registration.rack == event.rack
+
+    in_isr = isr_of(led)
+    found = [
+        (remote.log_end_offset, remote.last_caught_up_time_ms, replica_id)
+        for replica_id, remote in led.role.remotes.items()
+        if is_near(replica_id)
+        and remote.log_start_offset <= asked.fetch_offset <= remote.log_end_offset
+        and (replica_id in in_isr or not broker.rules.prefers_in_sync_replicas)
+    ]
+    return None if is_near(broker.broker_id) or not found else max(found)[-1]
+
+
+@rule
 def shown_log_start(led: Partition) -> int:
     return led.log.start_offset
 
@@ -232,13 +275,15 @@ def respond(
     results = []
     for asked in message.partitions:
         error = fetch_error(broker, message, asked)
-        partition = broker.led(asked.partition)
+        partition = _reading(broker, message, asked)
         if partition is None:
             results.append(FetchedResult(asked.partition, error, UNKNOWN, UNKNOWN, None))
             continue
+        preferred = preferred_read_replica(broker, message, asked)
         end = readable_end(partition, message.replica_id, is_committed=message.is_committed)
         diverging = diverging_epoch(partition.log, asked) if error is Error.NONE else None
-        readable = error is Error.NONE and diverging is None and asked.fetch_offset < end
+        is_here = error is Error.NONE and diverging is None and preferred is None
+        readable = is_here and asked.fetch_offset < end
         results.append(
             FetchedResult(
                 asked.partition,
@@ -250,6 +295,7 @@ def respond(
                 LogSlice(asked.fetch_offset, end, asked.max_bytes) if readable else None,
                 diverging,
                 last_stable_offset(partition),
+                UNKNOWN if preferred is None or error is not Error.NONE else preferred,
             )
         )
     broker.do(RespondFetch(message.request, tuple(results)))
@@ -285,13 +331,15 @@ class DelayedFetch:
         return self
 
     def is_complete(self, broker: Broker) -> bool:
-        """Whether an answer is due: nothing was asked for, an error or a diverging epoch shows, or
-        enough is there."""
+        """Whether an answer is due: nothing was asked for, an error or a diverging epoch shows,
+        another replica is to be asked, or enough is there."""
         readable = 0
         for asked in self.message.partitions:
-            partition = broker.led(asked.partition)
+            partition = _reading(broker, self.message, asked)
             error = fetch_error(broker, self.message, asked)
             if partition is None or error is not Error.NONE:
+                return True
+            if preferred_read_replica(broker, self.message, asked) is not None:
                 return True
             if diverging_epoch(partition.log, asked) is not None:
                 return True

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, assert_never
 from uuid import UUID
 
-from kio.schema.types import ProducerId
+from kio.schema.types import BrokerId, ProducerId
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
@@ -105,6 +105,7 @@ def decode_fetch(
         asked,
         int(getattr(replica, "replica_epoch", UNKNOWN_BROKER_EPOCH)),
         request.fetch.is_committed,
+        None if is_follower else getattr(entity, "rack_id", None),
     )
     return event if has_isolation_level(entity) else Refused(event, Error.UNKNOWN_SERVER_ERROR)
 
@@ -195,6 +196,7 @@ def encode_fetch(
             "last_stable_offset": UNKNOWN_OFFSET if is_error else result.last_stable_offset,
             "log_start_offset": log_start_offset,
             "aborted_transactions": aborted(result, records),
+            "preferred_read_replica": BrokerId(result.preferred_read_replica),
             "records": records,
         }
         if result.diverging_epoch is not None:
