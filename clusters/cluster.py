@@ -69,7 +69,7 @@ class ClusterSpec:
     more: tuple[TopicSpec, ...] = ()  # further topics with records; conditions are about `topic`
 
     def settings_of(self, broker: int) -> dict[str, str]:
-        """With the broker's id in the place of each `{broker}`, as in `broker.rack=rack-{broker}`."""
+        """With the broker's id for each `{broker}`, as in `broker.rack=rack-{broker}`."""
         return {
             name: value.replace("{broker}", str(broker)) for name, value in self.settings.items()
         }
