@@ -169,6 +169,7 @@ SUITES: Final = (
         needs=(
             "confluent-kafka[schemaregistry,avro,json,protobuf,rules]",
             "trivup",
+            "setuptools<81",  # of which trivup needs pkg_resources
             "pytest-asyncio",
         ),
     ),

@@ -188,6 +188,13 @@ def did(done: tuple[Effect, ...], *kinds: type) -> list[Effect]:
     ]
 
 
+def informed(one: Broker, done: tuple[Effect, ...]) -> tuple[Effect, ...]:
+    """What a controller does when the UpdateMetadata arrives that it has sent itself."""
+    sent = [e for e in done if isinstance(e, effects.SendControl) and e.broker == one.broker_id]
+    updates = [e.message for e in sent if isinstance(e.message, events.UpdateMetadataRequested)]
+    return tuple(effect for update in updates for effect in step(one, update, NOW))
+
+
 def of(one: Broker) -> Partition:
     return one.partitions[T]
 

@@ -228,8 +228,9 @@ def test_c5_a_topic_is_deleted_with_its_files_and_made_again(own_or_kafka: LiveC
 
     until(lambda: positions() == [-1001, 1], "its positions are gone, and no other")
     if own_or_kafka.generation != "4.0":  # answered before its name is free
-        is_free = partial(own_or_kafka.zookeeper.exists, "/brokers/topics/doomed")
-        until(lambda: is_free() is None, "its name is free")
+        # The mark is the last of its znodes to go.
+        is_marked = partial(own_or_kafka.zookeeper.exists, "/admin/delete_topics/doomed")
+        until(lambda: is_marked() is None, "its name is free")
     own_or_kafka.create_topic("doomed", [BROKERS])
     offsets: list[int | None] = []
     again = Producer(clients)

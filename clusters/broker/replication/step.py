@@ -13,11 +13,11 @@ from neaptide.clusters.broker.replication.controller import (
     controlled_shutdown as controllers_shutdown,
 )
 from neaptide.clusters.broker.replication.controller import (
-    elections,
     kafka_controller,
     partition_creation,
     partition_reassignment,
     partition_state_machine,
+    pending,
     reassignments,
     replica_leader_election,
     shutdowns,
@@ -102,6 +102,8 @@ def _on_assignment_written(
 
 def _on_update_metadata(broker: Broker, event: events.UpdateMetadataRequested, now_ms: int) -> None:
     replica_manager.on_update_metadata(broker, event, now_ms)
+    topic_creation.complete_creations(broker)
+    partition_creation.complete_growths(broker)
     deleted = {
         one.partition for one in event.partitions if one.state.leader == LEADER_DURING_DELETE
     }
@@ -139,23 +141,16 @@ def _on_session_expired(
 
 def _on_request_abandoned(broker: Broker, event: events.RequestAbandoned, now_ms: int) -> None:
     purgatory.on_request_abandoned(broker, event, now_ms)
-    topic_creation.forget_creation(broker, event.request)
-    partition_creation.forget_growth(broker, event.request)
-    topic_deletion.forget_deletion(broker, event.request)
-    elections.forget_elections(broker, event.request)
+    pending.forget(broker, event.request)
     shutdowns.forget_shutdown(broker, event.request)
-    reassignments.forget_reassignments(broker, event.request)
+    reassignments.forget_postponed(broker, event.request)
     transaction_coordinator.forget_request(broker, event.request)
     transaction_verification.forget_request(broker, event.request)
 
 
 def _on_expired(broker: Broker, timer: events.DelayedOperationExpired, now_ms: int) -> None:
     purgatory.on_delayed_operation_expired(broker, timer, now_ms)
-    topic_creation.on_creation_expired(broker, timer.request)
-    partition_creation.on_growth_expired(broker, timer.request)
-    topic_deletion.on_deletion_expired(broker, timer.request)
-    elections.on_elections_expired(broker, timer.request)
-    reassignments.on_reassignments_expired(broker, timer.request)
+    pending.expire(broker, timer.request)
 
 
 def _on_timer(broker: Broker, event: events.TimerFired, now_ms: int) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.administration import (
     AlterPartitionReassignmentsRequested,
     ElectionType,
@@ -13,7 +16,16 @@ from neaptide.clusters.broker.replication.interface.administration import (
 from neaptide.clusters.broker.replication.interface.coordination_service import (
     PartitionReassignmentFound,
 )
-from neaptide.clusters.broker.replication.interface.effects import TopicDeletionResult, TopicResult
+from neaptide.clusters.broker.replication.interface.effects import (
+    Effect,
+    RespondAlterPartitionReassignments,
+    RespondCreatePartitions,
+    RespondCreateTopics,
+    RespondDeleteTopics,
+    RespondElectLeaders,
+    TopicDeletionResult,
+    TopicResult,
+)
 from neaptide.clusters.broker.replication.interface.events import (
     AlteredPartition,
     AlteredResult,
@@ -42,22 +54,98 @@ class Loading:
     controller_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicCreation:
-    """A CreateTopics request: what each topic came to (None: not known yet)."""
-
-    request: int
-    results: Mapping[str, TopicResult | None]
+Part = TypeVar("Part", bound=Hashable)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionCreation:
-    """A CreatePartitions request: what each topic came to (None: not known yet), and which
-    partitions it gets, with their replicas."""
+class Pending(ABC, Generic[Part, Result]):
+    """A request, with what each of its parts came to (None: not known yet)."""
 
     request: int
-    results: Mapping[str, TopicResult | None]
+    results: Mapping[Part, Result | None]
+
+    @abstractmethod
+    def failed(self, part: Part, error: Error) -> Result:
+        """What is answered about a part that came to nothing."""
+
+    @abstractmethod
+    def response(self, results: tuple[Result, ...]) -> Effect: ...
+
+    def refusal(self) -> Effect:
+        """The answer of a broker that ceases to be the controller."""
+        return self.with_unknown(Error.NOT_CONTROLLER)
+
+    def with_unknown(self, error: Error) -> Effect:
+        """The answer, with this error for all that is not known yet."""
+        return self.response(
+            tuple(
+                self.failed(part, error) if known is None else known
+                for part, known in self.results.items()
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _OfTopics(Pending[str, TopicResult]):
+    def failed(self, part: str, error: Error) -> TopicResult:
+        return TopicResult(part, error)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreation(_OfTopics):
+    """CreateTopics."""
+
+    def response(self, results: tuple[TopicResult, ...]) -> Effect:
+        return RespondCreateTopics(self.request, results)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCreation(_OfTopics):
+    """CreatePartitions; `added`: which partitions each topic gets, with their replicas."""
+
     added: Mapping[str, Mapping[int, tuple[int, ...]]]
+
+    def response(self, results: tuple[TopicResult, ...]) -> Effect:
+        return RespondCreatePartitions(self.request, results)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletion(Pending[TopicToDelete, TopicDeletionResult]):
+    """DeleteTopics."""
+
+    def failed(self, part: TopicToDelete, error: Error) -> TopicDeletionResult:
+        return TopicDeletionResult(*part, error)
+
+    def response(self, results: tuple[TopicDeletionResult, ...]) -> Effect:
+        return RespondDeleteTopics(self.request, results)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfPartitions(Pending[TopicPartition, PartitionResult]):
+    def failed(self, part: TopicPartition, error: Error) -> PartitionResult:
+        return PartitionResult(part, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Election(_OfPartitions):
+    """ElectLeaders."""
+
+    election_type: ElectionType
+
+    def response(self, results: tuple[PartitionResult, ...]) -> Effect:
+        return RespondElectLeaders(self.request, Error.NONE, results)
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment(_OfPartitions):
+    """AlterPartitionReassignments, which a broker that is no controller refuses as a whole."""
+
+    def response(self, results: tuple[PartitionResult, ...]) -> Effect:
+        return RespondAlterPartitionReassignments(self.request, Error.NONE, results)
+
+    def refusal(self) -> Effect:
+        return RespondAlterPartitionReassignments(self.request, Error.NOT_CONTROLLER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +163,6 @@ class Alteration:
 
 
 @dataclass(frozen=True, slots=True)
-class ElectionRequest:
-    """An ElectLeaders request: what each partition came to (None: not known yet)."""
-
-    request: int
-    election_type: ElectionType
-    results: Mapping[TopicPartition, PartitionResult | None]
-
-
-@dataclass(frozen=True, slots=True)
 class Elections:
     """Elections that were asked for and are not decided yet.
 
@@ -92,7 +171,6 @@ class Elections:
     """
 
     wanted: Mapping[TopicPartition, ElectionType] = field(default_factory=dict)
-    requests: Mapping[int, ElectionRequest] = field(default_factory=dict)
     of_znode: frozenset[TopicPartition] | None = None
 
 
@@ -103,14 +181,6 @@ class ShutdownRequest:
     request: int
     broker_id: int
     partitions: frozenset[TopicPartition]
-
-
-@dataclass(frozen=True, slots=True)
-class ReassignmentRequest:
-    """AlterPartitionReassignments: what each partition came to (None: not known yet)."""
-
-    request: int
-    results: Mapping[TopicPartition, PartitionResult | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +202,6 @@ class Reassignments:
     of_znode: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     unread: frozenset[TopicPartition] = frozenset()
     postponed: tuple[AlterPartitionReassignmentsRequested | PartitionReassignmentFound, ...] = ()
-    requests: Mapping[int, ReassignmentRequest] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionRequest:
-    """A DeleteTopics request: what each topic came to (None: not known yet)."""
-
-    request: int
-    results: Mapping[TopicToDelete, TopicDeletionResult | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +214,6 @@ class Deletions:
 
     marked: frozenset[str] = frozenset()
     left: Mapping[str, frozenset[tuple[TopicPartition, int]]] = field(default_factory=dict)
-    requests: Mapping[int, DeletionRequest] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +243,7 @@ class Active:
     unsent: tuple[TopicPartition, ...] = ()
     fallen: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     unclean: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
-    creations: Mapping[int, TopicCreation] = field(default_factory=dict)
-    growths: Mapping[int, PartitionCreation] = field(default_factory=dict)
+    pending: Mapping[int, Pending[Any, Any]] = field(default_factory=dict)
     alterations: tuple[Alteration, ...] = ()
     elections: Elections = Elections()
     shutting_down: Mapping[int, frozenset[TopicPartition]] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.controller import leader_election
+from neaptide.clusters.broker.replication.controller import leader_election, pending
 from neaptide.clusters.broker.replication.controller.alter_partition import refuse_alterations
 from neaptide.clusters.broker.replication.controller.controller_channel_manager import (
     send_leader_and_isr,
@@ -21,23 +21,17 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
     Standby,
     with_known_ids,
 )
-from neaptide.clusters.broker.replication.controller.elections import refuse_elections
-from neaptide.clusters.broker.replication.controller.partition_creation import refuse_growths
 from neaptide.clusters.broker.replication.controller.partition_state_machine import reconsider
 from neaptide.clusters.broker.replication.controller.reassignments import (
     loaded,
-    refuse_reassignments,
+    refuse_postponed,
     with_own_assignments,
 )
 from neaptide.clusters.broker.replication.controller.shutdowns import refuse_shutdowns
-from neaptide.clusters.broker.replication.controller.topic_creation import (
-    refuse_creations,
-)
 from neaptide.clusters.broker.replication.controller.topic_deletion import (
     delete_on,
     mark,
     on_replicas_deleted,
-    refuse_deletions,
 )
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.administration import (
@@ -77,13 +71,10 @@ def on_session_expired(broker: Broker, event: SessionExpired, now_ms: int) -> No
 
 
 def _cease(broker: Broker, *, registered: bool) -> None:
-    refuse_creations(broker)
-    refuse_growths(broker)
-    refuse_deletions(broker)
+    pending.refuse_all(broker)
     refuse_alterations(broker)
-    refuse_elections(broker)
     refuse_shutdowns(broker)
-    refuse_reassignments(broker)
+    refuse_postponed(broker)
     broker.controller = Standby(registered)
     broker.do(StopSendingControl(None))
 

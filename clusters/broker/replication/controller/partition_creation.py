@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.controller import pending
 from neaptide.clusters.broker.replication.controller.controller_context import (
     Active,
     PartitionCreation,
@@ -29,11 +30,9 @@ from neaptide.clusters.broker.replication.interface.effects import (
 )
 from neaptide.clusters.broker.replication.interface.events import (
     CreatePartitionsRequested,
-    DelayedOperationExpired,
     NewPartitions,
 )
 from neaptide.clusters.broker.replication.model import (
-    NO_LEADER,
     ReplicaAssignment,
     TopicPartition,
 )
@@ -68,7 +67,7 @@ def on_create_partitions(broker: Broker, event: CreatePartitionsRequested, now_m
                 raise _InvalidPartitionsError(
                     Error.INVALID_REQUEST, "the request names the topic twice"
                 )
-            wanted = _added(controller, new)
+            wanted = _added(broker, controller, new)
         except _InvalidPartitionsError as invalid:
             results[new.topic] = TopicResult(new.topic, invalid.error, str(invalid))
             continue
@@ -76,13 +75,10 @@ def on_create_partitions(broker: Broker, event: CreatePartitionsRequested, now_m
         if not event.validate_only:
             added[new.topic] = wanted
     creation = PartitionCreation(event.request, results, added)
-    growths = {**controller.growths, event.request: creation}
-    broker.controller = replace(controller, growths=growths)
+    pending.begin(broker, creation, event.timeout_ms)
     for topic, partitions in added.items():
         for number, replicas in partitions.items():
             _write(broker, controller, TopicPartition(topic, number), replicas)
-    broker.set_timer(DelayedOperationExpired(event.request), event.timeout_ms)
-    complete_growths(broker)
 
 
 def _write(
@@ -100,7 +96,7 @@ def _write(
     )
 
 
-def _added(controller: Active, new: NewPartitions) -> Added:
+def _added(broker: Broker, controller: Active, new: NewPartitions) -> Added:
     """The new partitions with their replicas. Raises _InvalidPartitionsError with Kafka's error."""
     known = controller.topics.get(new.topic)
     if known is None:
@@ -110,7 +106,7 @@ def _added(controller: Active, new: NewPartitions) -> Added:
         raise _InvalidPartitionsError(
             Error.INVALID_TOPIC_EXCEPTION, f"{new.topic} keeps the partitions that it has"
         )
-    if any(new.topic in one.added for one in controller.growths.values()):
+    if any(new.topic in one.added for one in pending.waiting(broker, PartitionCreation)):
         raise _InvalidPartitionsError(Error.INVALID_REQUEST, "partitions of it are being created")
     if any(place.topic == new.topic for place in controller.reassignments.ongoing):
         raise _InvalidPartitionsError(
@@ -184,60 +180,17 @@ def _fail(broker: Broker, event: AssignmentWritten) -> None:
     assert controller is not None
     topic, number = event.partition
     failed = TopicResult(topic, event.error)
-    growths = {
-        request: replace(one, results={**one.results, topic: failed})
-        if number in one.added.get(topic, {})
-        else one
-        for request, one in controller.growths.items()
-    }
-    broker.controller = replace(controller, growths=growths)
+    for one in pending.waiting(broker, PartitionCreation):
+        if number in one.added.get(topic, {}):
+            pending.give(broker, one.request, topic, failed)
     complete_growths(broker)
 
 
 def complete_growths(broker: Broker) -> None:
     """Answers the requests whose new partitions all have leaders, or whose topics have errors."""
-    controller = broker.active_controller
-    for creation in controller.growths.values() if controller is not None else ():
-        assert controller is not None
-        if all(
-            result is not None or _have_leaders(controller, topic, creation.added[topic])
-            for topic, result in creation.results.items()
-        ):
-            _answer(broker, creation, Error.NONE)
-            broker.cancel_timer(DelayedOperationExpired(creation.request))
 
+    def added(creation: PartitionCreation, topic: str) -> TopicResult | None:
+        have_leaders = broker.metadata.have_leaders(topic, creation.added[topic])
+        return TopicResult(topic, Error.NONE) if have_leaders else None
 
-def _have_leaders(controller: Active, topic: str, added: Added) -> bool:
-    states = [controller.states.get(TopicPartition(topic, number)) for number in added]
-    return all(state is not None and state.leader != NO_LEADER for state in states)
-
-
-def on_growth_expired(broker: Broker, request: int) -> None:
-    """What is not there by now may still come: the client has to look."""
-    controller = broker.active_controller
-    if controller is not None and request in controller.growths:
-        _answer(broker, controller.growths[request], Error.REQUEST_TIMED_OUT)
-
-
-def refuse_growths(broker: Broker) -> None:
-    """Answers all that wait, before this broker ceases to be the controller."""
-    controller = broker.active_controller
-    for creation in controller.growths.values() if controller is not None else ():
-        _answer(broker, creation, Error.NOT_CONTROLLER)
-        broker.cancel_timer(DelayedOperationExpired(creation.request))
-
-
-def _answer(broker: Broker, creation: PartitionCreation, pending: Error) -> None:
-    results = tuple(
-        TopicResult(topic, pending) if result is None else result
-        for topic, result in creation.results.items()
-    )
-    broker.do(RespondCreatePartitions(creation.request, results))
-    forget_growth(broker, creation.request)
-
-
-def forget_growth(broker: Broker, request: int) -> None:
-    controller = broker.active_controller
-    if controller is not None and request in controller.growths:
-        left = {key: one for key, one in controller.growths.items() if key != request}
-        broker.controller = replace(controller, growths=left)
+    pending.settle(broker, PartitionCreation, added)

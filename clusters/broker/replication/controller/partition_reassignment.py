@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import assert_never
 
 from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.controller import reassignments
+from neaptide.clusters.broker.replication.controller import pending, reassignments
 from neaptide.clusters.broker.replication.controller.controller_context import (
     Active,
-    ReassignmentRequest,
+    Reassignment,
 )
 from neaptide.clusters.broker.replication.controller.partition_state_machine import reconsider
 from neaptide.clusters.broker.replication.errors import Error
@@ -34,9 +34,6 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
 from neaptide.clusters.broker.replication.interface.effects import (
     RespondAlterPartitionReassignments,
     RespondListPartitionReassignments,
-)
-from neaptide.clusters.broker.replication.interface.events import (
-    DelayedOperationExpired,
 )
 from neaptide.clusters.broker.replication.model import ReplicaAssignment, TopicPartition
 
@@ -97,19 +94,10 @@ def on_alter_partition_reassignments(
         else:
             results[asked.partition] = None
             begun[asked.partition] = wanted
-    requests = {
-        **controller.reassignments.requests,
-        event.request: ReassignmentRequest(event.request, results),
-    }
-    broker.controller = replace(
-        controller, reassignments=replace(controller.reassignments, requests=requests)
-    )
+    pending.begin(broker, Reassignment(event.request, results), event.timeout_ms)
     reassignments.forget_znode(broker, begun)
     for tp, assignment in begun.items():
         reassignments.write_assignment(broker, tp, assignment)
-    if begun:
-        broker.set_timer(DelayedOperationExpired(event.request), event.timeout_ms)
-    reassignments.answer_reassignments(broker)
 
 
 def _wanted(controller: Active, asked: Reassigned) -> ReplicaAssignment | PartitionResult:
@@ -228,18 +216,18 @@ def on_assignment_written(broker: Broker, event: AssignmentWritten, now_ms: int)
     is_over = tp not in controller.reassignments.ongoing and (
         event.assignment == ReplicaAssignment(controller.replicas(tp))
     )
-    if is_over and not _is_waited_for(controller, tp):
+    if is_over and not _is_waited_for(broker, controller, tp):
         return
     reassignments.begin(broker, tp, event.assignment)
     reassignments.give_result(broker, PartitionResult(tp))
     reconsider(broker, (tp,))
 
 
-def _is_waited_for(controller: Active, tp: TopicPartition) -> bool:
+def _is_waited_for(broker: Broker, controller: Active, tp: TopicPartition) -> bool:
     """Whether somebody has asked for these replicas, which the partition has already."""
-    reassigning = controller.reassignments
-    return tp in reassigning.of_znode or any(
-        tp in one.results and one.results[tp] is None for one in reassigning.requests.values()
+    return tp in controller.reassignments.of_znode or any(
+        tp in one.results and one.results[tp] is None
+        for one in pending.waiting(broker, Reassignment)
     )
 
 

@@ -28,15 +28,11 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
     Alteration,
 )
 from neaptide.clusters.broker.replication.controller.elections import make_elections
-from neaptide.clusters.broker.replication.controller.partition_creation import complete_growths
 from neaptide.clusters.broker.replication.controller.reassignments import (
     delete_unneeded,
     finish_where_done,
 )
 from neaptide.clusters.broker.replication.controller.shutdowns import answer_shutdowns
-from neaptide.clusters.broker.replication.controller.topic_creation import (
-    complete_creations,
-)
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.administration import ElectionType
 from neaptide.clusters.broker.replication.interface.coordination_service import (
@@ -220,9 +216,6 @@ def settle(
         send_written(broker)
     elif news:
         send_update_metadata(broker, tuple(news), controller.brokers)
-    if not controller.writing:  # before, brokers are not informed of what was written either
-        complete_creations(broker)
-        complete_growths(broker)
     if again:
         reconsider(broker, again)
     answer_shutdowns(broker, counted)

@@ -16,11 +16,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.controller import pending
 from neaptide.clusters.broker.replication.controller.controller_channel_manager import (
     send_stop_replica,
 )
 from neaptide.clusters.broker.replication.controller.controller_context import (
     Active,
+    Reassignment,
     Reassignments,
 )
 from neaptide.clusters.broker.replication.errors import Error
@@ -233,71 +235,29 @@ def with_own_assignments(
 
 def give_result(broker: Broker, result: PartitionResult) -> None:
     """To the request that has waited for longest."""
-    controller = broker.active_controller
-    assert controller is not None
     tp = result.partition
-    for number, one in controller.reassignments.requests.items():
+    for one in pending.waiting(broker, Reassignment):
         if tp in one.results and one.results[tp] is None:
-            known = replace(one, results={**one.results, tp: result})
-            requests = {**controller.reassignments.requests, number: known}
-            _put(broker, replace(controller.reassignments, requests=requests))
+            pending.give(broker, one.request, tp, result)
             break
-    answer_reassignments(broker)
+    pending.settle(broker, Reassignment)
 
 
-def answer_reassignments(broker: Broker) -> None:
-    """Answers the requests of which every partition has its result."""
+def forget_postponed(broker: Broker, request: int) -> None:
+    """Nobody waits for this answer any more."""
     controller = broker.active_controller
-    assert controller is not None
-    requests = controller.reassignments.requests
-    left = {number: one for number, one in requests.items() if None in one.results.values()}
-    _put(broker, replace(controller.reassignments, requests=left))
-    for number, one in requests.items():
-        if number not in left:
-            results = tuple(result for result in one.results.values() if result is not None)
-            broker.do(RespondAlterPartitionReassignments(number, Error.NONE, results))
+    if controller is not None:
+        postponed = tuple(
+            one
+            for one in controller.reassignments.postponed
+            if isinstance(one, PartitionReassignmentFound) or one.request != request
+        )
+        _put(broker, replace(controller.reassignments, postponed=postponed))
 
 
-def on_reassignments_expired(broker: Broker, request: int) -> None:
-    """timeout.ms is over: what is not known by now has timed out."""
+def refuse_postponed(broker: Broker) -> None:
+    """Before this broker ceases to be the controller."""
     controller = broker.active_controller
-    waiting = None if controller is None else controller.reassignments.requests.get(request)
-    if controller is None or waiting is None:
-        return
-    results = {
-        tp: known or PartitionResult(tp, Error.REQUEST_TIMED_OUT)
-        for tp, known in waiting.results.items()
-    }
-    known = replace(waiting, results=results)
-    requests = {**controller.reassignments.requests, request: known}
-    _put(broker, replace(controller.reassignments, requests=requests))
-    answer_reassignments(broker)
-
-
-def forget_reassignments(broker: Broker, request: int) -> None:
-    """Nobody waits for this answer any more; what was asked for is done all the same."""
-    controller = broker.active_controller
-    if controller is None:
-        return
-    requests = controller.reassignments.requests
-    left = {number: one for number, one in requests.items() if number != request}
-    postponed = tuple(
-        one
-        for one in controller.reassignments.postponed
-        if isinstance(one, PartitionReassignmentFound) or one.request != request
-    )
-    _put(broker, replace(controller.reassignments, requests=left, postponed=postponed))
-
-
-def refuse_reassignments(broker: Broker) -> None:
-    """Answers all that wait, before this broker ceases to be the controller."""
-    controller = broker.active_controller
-    if controller is None:
-        return
-    postponed = (
-        one.request
-        for one in controller.reassignments.postponed
-        if isinstance(one, AlterPartitionReassignmentsRequested)
-    )
-    for request in (*controller.reassignments.requests, *postponed):
-        broker.do(RespondAlterPartitionReassignments(request, Error.NOT_CONTROLLER))
+    for one in controller.reassignments.postponed if controller is not None else ():
+        if isinstance(one, AlterPartitionReassignmentsRequested):
+            broker.do(RespondAlterPartitionReassignments(one.request, Error.NOT_CONTROLLER))

@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.controller import pending
 from neaptide.clusters.broker.replication.controller.controller_context import (
     Active,
-    ElectionRequest,
+    Election,
 )
-from neaptide.clusters.broker.replication.controller.elections import answer_elections
+from neaptide.clusters.broker.replication.controller.elections import delete_znode_where_done
 from neaptide.clusters.broker.replication.controller.partition_state_machine import reconsider
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.administration import (
@@ -28,9 +29,6 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     PreferredReplicaElectionFound,
 )
 from neaptide.clusters.broker.replication.interface.effects import RespondElectLeaders
-from neaptide.clusters.broker.replication.interface.events import (
-    DelayedOperationExpired,
-)
 from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
 
 
@@ -56,16 +54,9 @@ def on_elect_leaders(broker: Broker, event: ElectLeadersRequested, now_ms: int) 
                 results[tp] = PartitionResult(tp, refusal, message)
             continue
         results[tp] = None
-    request = ElectionRequest(event.request, kind, results)
-    requests = {**controller.elections.requests, event.request: request}
-    broker.controller = replace(
-        controller, elections=replace(controller.elections, requests=requests)
-    )
-    waiting = [tp for tp, result in results.items() if result is None]
-    if waiting:
-        broker.set_timer(DelayedOperationExpired(event.request), event.timeout_ms)
+    pending.begin(broker, Election(event.request, results, kind), event.timeout_ms)
+    if waiting := [tp for tp, result in results.items() if result is None]:
         _want(broker, waiting, kind)
-    answer_elections(broker)
 
 
 _MESSAGES = {Error.UNKNOWN_TOPIC_OR_PARTITION: "the partition does not exist"}
@@ -111,7 +102,7 @@ def on_preferred_replica_election_found(
     )
     if needed:
         _want(broker, needed, kind)
-    answer_elections(broker)
+    delete_znode_where_done(broker)
 
 
 def on_auto_preferred_replica_leader_election(

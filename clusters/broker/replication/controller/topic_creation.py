@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import partial
 
 from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.controller import pending
 from neaptide.clusters.broker.replication.controller.controller_context import Active, TopicCreation
 from neaptide.clusters.broker.replication.controller.replica_assignment import assign_replicas
 from neaptide.clusters.broker.replication.errors import Error
@@ -25,15 +26,12 @@ from neaptide.clusters.broker.replication.interface.effects import (
 )
 from neaptide.clusters.broker.replication.interface.events import (
     CreateTopicsRequested,
-    DelayedOperationExpired,
     NewTopic,
     TopicWanted,
 )
 from neaptide.clusters.broker.replication.model import (
-    NO_LEADER,
     BrokerRegistration,
     TopicConfiguration,
-    TopicPartition,
     why_no_topic_name,
 )
 from neaptide.clusters.broker.replication.settings import InvalidSettingError, topic_settings
@@ -78,11 +76,7 @@ def on_create_topics(broker: Broker, event: CreateTopicsRequested, now_ms: int) 
             in_metrics[_in_metrics(new.topic)] = new.topic
             _create(broker, event.request, new.topic, decided)
         outcomes[new.topic] = decided if isinstance(decided, TopicResult) else PENDING
-    creation = TopicCreation(event.request, outcomes)
-    creations = {**controller.creations, event.request: creation}
-    broker.controller = replace(controller, creations=creations)
-    broker.set_timer(DelayedOperationExpired(event.request), event.timeout_ms)
-    complete_creations(broker)
+    pending.begin(broker, TopicCreation(event.request, outcomes), event.timeout_ms)
 
 
 def _create(broker: Broker, request: int, topic: str, configuration: TopicConfiguration) -> None:
@@ -181,83 +175,25 @@ def _transactions_topic(broker: Broker) -> NewTopic:
 
 
 def on_topic_created(broker: Broker, event: TopicCreated, now_ms: int) -> None:
-    controller = broker.controller
-    if not isinstance(controller, Active) or event.request not in controller.creations:
+    controller = broker.active_controller
+    if event.error is None or controller is None or event.request not in controller.pending:
         return
-    if event.error is not None:
-        creation = controller.creations[event.request]
-        result = TopicResult(event.topic, Error[event.error])
-        creation = replace(creation, results={**creation.results, event.topic: result})
-        creations = {**controller.creations, event.request: creation}
-        broker.controller = replace(controller, creations=creations)
+    pending.give(broker, event.request, event.topic, TopicResult(event.topic, Error[event.error]))
     complete_creations(broker)
 
 
 def complete_creations(broker: Broker) -> None:
-    """Answers the CreateTopics requests whose topics all have leaders, or an error."""
-    controller = broker.controller
-    if not isinstance(controller, Active):
-        return
-    for creation in controller.creations.values():
-        # The last one is created last: where many are asked for, it is the first to look at.
-        if all(
-            result is not PENDING or _has_leaders(controller, topic)
-            for topic, result in reversed(tuple(creation.results.items()))
-        ):
-            _answer(broker, _created(controller, creation), Error.NONE)
-            broker.cancel_timer(DelayedOperationExpired(creation.request))
+    """Answers the requests whose topics all have leaders, or an error, as far as this broker's own
+    metadata know (DelayedCreatePartitions): whoever asks it then sees them."""
+    pending.settle(broker, TopicCreation, partial(_created, broker))
 
 
-def _created(controller: Active, creation: TopicCreation) -> TopicCreation:
-    """With what became of the topics that are there now."""
-    results = {
-        topic: TopicResult(topic, Error.NONE, configuration=controller.topics[topic])
-        if result is PENDING
-        else result
-        for topic, result in creation.results.items()
-    }
-    return replace(creation, results=results)
-
-
-def on_creation_expired(broker: Broker, request: int) -> None:
-    """What is not created by now may still be: the client has to look."""
-    controller = broker.controller
-    if isinstance(controller, Active) and request in controller.creations:
-        _answer(broker, controller.creations[request], Error.REQUEST_TIMED_OUT)
-
-
-def refuse_creations(broker: Broker) -> None:
-    """Answers all that wait, before this broker ceases to be the controller."""
-    controller = broker.controller
-    if isinstance(controller, Active):
-        for creation in controller.creations.values():
-            _answer(broker, creation, Error.NOT_CONTROLLER)
-            broker.cancel_timer(DelayedOperationExpired(creation.request))
-
-
-def _answer(broker: Broker, creation: TopicCreation, pending: Error) -> None:
-    """Answers a request, with the error `pending` for each topic that still waits."""
-    results = [
-        TopicResult(topic, pending) if result is PENDING else result
-        for topic, result in creation.results.items()
-    ]
-    broker.do(RespondCreateTopics(creation.request, tuple(results)))
-    forget_creation(broker, creation.request)
-
-
-def forget_creation(broker: Broker, request: int) -> None:
-    controller = broker.controller
-    if isinstance(controller, Active) and request in controller.creations:
-        left = {key: value for key, value in controller.creations.items() if key != request}
-        broker.controller = replace(controller, creations=left)
-
-
-def _has_leaders(controller: Active, topic: str) -> bool:
-    configuration = controller.topics.get(topic)
-    if configuration is None:
-        return False
-    states = [controller.states.get(TopicPartition(topic, p)) for p in configuration.assignment]
-    return all(state is not None and state.leader != NO_LEADER for state in states)
+def _created(broker: Broker, creation: TopicCreation, topic: str) -> TopicResult | None:
+    controller = broker.active_controller
+    configuration = controller.topics.get(topic) if controller is not None else None
+    if configuration is None or not broker.metadata.have_leaders(topic, configuration.assignment):
+        return PENDING
+    return TopicResult(topic, Error.NONE, configuration=configuration)
 
 
 def _configuration(

@@ -18,14 +18,15 @@ from dataclasses import replace
 from typing import TypeVar
 
 from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.controller import pending
 from neaptide.clusters.broker.replication.controller.controller_channel_manager import (
     send_deleted,
     send_stop_replica,
 )
 from neaptide.clusters.broker.replication.controller.controller_context import (
     Active,
-    DeletionRequest,
     Deletions,
+    TopicDeletion,
 )
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import coordination_service
@@ -40,7 +41,6 @@ from neaptide.clusters.broker.replication.interface.effects import (
 )
 from neaptide.clusters.broker.replication.interface.events import (
     ControlResponded,
-    DelayedOperationExpired,
     DeleteTopicsRequested,
     TopicToDelete,
 )
@@ -63,14 +63,7 @@ def on_delete_topics(broker: Broker, event: DeleteTopicsRequested, now_ms: int) 
     for (topic, _), refused_one in results.items():
         if refused_one is None and topic is not None and topic not in begun:
             broker.coordinate(MarkTopicForDeletion(topic))
-    request = DeletionRequest(event.request, results)
-    requests = {**controller.deletions.requests, event.request: request}
-    _put(broker, replace(controller.deletions, requests=requests))
-    if event.timeout_ms > 0:
-        broker.set_timer(DelayedOperationExpired(event.request), event.timeout_ms)
-        _answer_where_known(broker)
-    else:
-        _answer(broker, request, Error.REQUEST_TIMED_OUT)
+    pending.begin(broker, TopicDeletion(event.request, results), event.timeout_ms)
 
 
 def _with_name_and_id(controller: Active, named: TopicToDelete) -> TopicToDelete:
@@ -231,65 +224,14 @@ def _put(broker: Broker, deletions: Deletions) -> None:
     broker.controller = replace(controller, deletions=deletions)
 
 
-# --- answers -------------------------------------------------------------------------------------
-
-
 def complete_deletions(broker: Broker) -> None:
     """Answers the requests whose topics are all gone, or have errors."""
     controller = broker.active_controller
-    if controller is None or not controller.deletions.requests:
+    if controller is None:
         return
 
-    def result(named: TopicToDelete) -> TopicDeletionResult | None:
+    def gone(_: TopicDeletion, named: TopicToDelete) -> TopicDeletionResult | None:
         is_there = named.topic is not None and _is_there(broker, controller, named.topic)
         return None if is_there else TopicDeletionResult(*named, Error.NONE)
 
-    requests = {
-        number: replace(
-            one, results={named: known or result(named) for named, known in one.results.items()}
-        )
-        for number, one in controller.deletions.requests.items()
-    }
-    _put(broker, replace(controller.deletions, requests=requests))
-    _answer_where_known(broker)
-
-
-def _answer_where_known(broker: Broker) -> None:
-    controller = broker.active_controller
-    assert controller is not None
-    for one in controller.deletions.requests.values():
-        if None not in one.results.values():
-            _answer(broker, one, Error.NONE)
-            broker.cancel_timer(DelayedOperationExpired(one.request))
-
-
-def on_deletion_expired(broker: Broker, request: int) -> None:
-    """What is not gone by now will be: the client has to look."""
-    controller = broker.active_controller
-    if controller is not None and request in controller.deletions.requests:
-        _answer(broker, controller.deletions.requests[request], Error.REQUEST_TIMED_OUT)
-
-
-def refuse_deletions(broker: Broker) -> None:
-    """Answers all that wait, before this broker ceases to be the controller."""
-    controller = broker.active_controller
-    for one in controller.deletions.requests.values() if controller is not None else ():
-        _answer(broker, one, Error.NOT_CONTROLLER)
-        broker.cancel_timer(DelayedOperationExpired(one.request))
-
-
-def _answer(broker: Broker, one: DeletionRequest, pending: Error) -> None:
-    results = tuple(
-        result or TopicDeletionResult(*named, pending) for named, result in one.results.items()
-    )
-    broker.do(RespondDeleteTopics(one.request, results))
-    forget_deletion(broker, one.request)
-
-
-def forget_deletion(broker: Broker, request: int) -> None:
-    controller = broker.active_controller
-    if controller is not None and request in controller.deletions.requests:
-        requests = {
-            key: one for key, one in controller.deletions.requests.items() if key != request
-        }
-        _put(broker, replace(controller.deletions, requests=requests))
+    pending.settle(broker, TopicDeletion, gone)

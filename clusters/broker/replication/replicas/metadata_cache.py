@@ -5,7 +5,7 @@ A frozen value, replaced when UpdateMetadata comes. Metadata requests are answer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from neaptide.clusters.broker.replication.interface.events import PartitionState
@@ -24,6 +24,10 @@ class MetadataCache:
     # How many partitions an internal topic has, whether or not they are known already, where that
     # is known. A group, or a transactional id, belongs to one of them all.
     partition_counts: Mapping[str, int] = field(default_factory=dict)
+
+    def have_leaders(self, topic: str, partitions: Iterable[int]) -> bool:
+        known = self.topics.get(topic, {})
+        return all(number in known and known[number].state.leader >= 0 for number in partitions)
 
 
 def with_partitions(metadata: MetadataCache, sent: tuple[PartitionState, ...]) -> MetadataCache:
