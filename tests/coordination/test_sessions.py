@@ -105,7 +105,7 @@ def test_c2_a_broker_waits_for_the_end_of_its_own_former_session(
         broker = Participant(connect, 1, timeout_ms=10_000)
         broker.coordination.start()
         try:
-            settings = await broker.coordination.topic_settings("t")  # a session is there by then
+            settings = await broker.coordination.settings("topics/t")  # a session is there by then
             assert settings == {}
             assert broker.unread == []
             assert zookeeper.get("/brokers/ids/1")[0] == b"{}"

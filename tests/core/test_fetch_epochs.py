@@ -15,8 +15,11 @@ from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import FetchedResult
 from neaptide.clusters.broker.replication.interface.events import (
     CONSUMER,
+    EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
     DelayedOperationExpired,
 )
 from neaptide.clusters.broker.replication.model import EpochEntry
@@ -265,3 +268,15 @@ def test_f15_a_new_leader_gives_no_latest_offset_until_its_epochs_start_is_commi
     latest = _listed(leader, LATEST_TIMESTAMP)
     assert (latest.error, latest.offset) == (Error.NONE, 6)
     assert _listed(leader, 1).not_found is Error.NONE
+
+
+@pytest.mark.parametrize("committed", [3, 5])
+def test_the_newest_record_is_looked_up_and_nothing_is_tiered(committed: int) -> None:
+    """KIP-734 and KIP-405: timestamps that stand for something."""
+    leader = _leader("4.0", high_watermark=committed, start=2)
+    newest = _listed(leader, MAX_TIMESTAMP)
+    assert (newest.error, newest.look_up, newest.end) == (Error.NONE, MAX_TIMESTAMP, committed)
+    assert _listed(leader, EARLIEST_LOCAL_TIMESTAMP) == _listed(leader, EARLIEST_TIMESTAMP)
+    assert _listed(leader, EARLIEST_LOCAL_TIMESTAMP).offset == 2
+    tiered = _listed(leader, LATEST_TIERED_TIMESTAMP)
+    assert (tiered.error, tiered.offset, tiered.look_up) == (Error.NONE, -1, None)

@@ -1,4 +1,6 @@
-"""F14: from Fetch v11 on followers serve consumers, and the leader sends them there (KIP-392)."""
+"""F13, F14: who is throttled gets no records for now (KIP-73); from Fetch v11 on followers serve
+consumers, and the leader sends them there (KIP-392).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from neaptide.clusters.broker.replication.model import BrokerRegistration
 from neaptide.clusters.broker.replication.settings import InvalidSettingError
 from neaptide.clusters.broker.replication.step import step
 from tests.core import given
-from tests.core.given import NOW, A, B, C, fetch, leading
+from tests.core.given import NOW, A, B, C, T, fetch, leading
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -124,3 +126,29 @@ def test_f14_a_consumer_waits_for_the_followers_high_watermark() -> None:
 def test_f14_no_other_selector_is_known() -> None:
     with pytest.raises(InvalidSettingError, match=r"replica\.selector\.class may be org\.apache"):
         leading("4.0", replica_selector_class="com.example.Nearest")
+
+
+# --- F13 -----------------------------------------------------------------------------------------
+
+
+def _throttled(one: Broker, replica: int, *, max_wait_ms: int = 0) -> list[effects.RespondFetch]:
+    asked = replace(fetch(replica, 3, max_wait_ms=max_wait_ms), throttled=frozenset({T}))
+    return _answers(step(one, asked, NOW))
+
+
+def test_f13_a_throttled_replica_gets_no_records_unless_it_is_in_sync() -> None:
+    one = leading("2.1", (A, B), records=10, high_watermark=8)
+    [behind] = _throttled(one, C)
+    assert (behind.results[0].records, behind.results[0].error) == (None, Error.NONE)
+    [in_sync] = _throttled(one, B)
+    assert in_sync.results[0].records == effects.LogSlice(3, 10, 1_048_576)
+    [allowed] = _answers(step(one, fetch(C, 3, max_wait_ms=0), NOW))
+    assert allowed.results[0].records is not None
+
+
+def test_f13_a_throttled_replica_waits_for_its_whole_time() -> None:
+    one = leading("2.1", (A, B), records=10, high_watermark=8)
+    assert _throttled(one, C, max_wait_ms=500) == []
+    assert _answers(step(one, given.produce(acks=1), NOW)) == []
+    [answer] = _answers(step(one, events.TimerFired(events.DelayedOperationExpired(500)), NOW))
+    assert answer.results[0].records is None

@@ -5,6 +5,7 @@ The same on a real Kafka.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from functools import partial
 
@@ -16,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigEntry,
     ConfigResource,
     NewPartitions,
+    OffsetSpec,
     ResourceType,
 )
 from kafka import KafkaAdminClient
@@ -283,3 +285,92 @@ def test_a_topic_gets_more_partitions(own_or_kafka: LiveCluster) -> None:
         )
     assert producer.flush(DEADLINE_S) == 0
     assert offsets == [0] * 4
+
+
+@pytest.mark.filterwarnings("ignore:alter_configs has been deprecated")
+def test_f13_who_is_throttled_stays_behind_until_it_may_go_on(own_or_kafka: LiveCluster) -> None:
+    """A follower that comes back has too much to fetch for what it is allowed."""
+    everyone = "follower.replication.throttled.replicas"
+    own_or_kafka.create_topic("behind", [BROKERS], {"min.insync.replicas": "1", everyone: "*"})
+    leader = own_or_kafka.state("behind")["leader"]
+    away = next(broker for broker in BROKERS if broker != leader)
+    rate = "follower.replication.throttled.rate"
+    alter_broker(own_or_kafka, away, rate, "1000")
+    own_or_kafka.kill(away)
+    producer = Producer({"bootstrap.servers": own_or_kafka.bootstrap, "acks": 1, "log_level": 0})
+    for _ in range(40):
+        producer.produce("behind", b"x" * 100_000, partition=0)
+        assert producer.flush(DEADLINE_S) == 0
+    own_or_kafka.await_isr("behind", [broker for broker in BROKERS if broker != away])
+    own_or_kafka.restart(away)
+    until(lambda: size_of(own_or_kafka, away, "behind-0") > 0, "the first of it has come")
+    assert size_of(own_or_kafka, away, "behind-0") < 4_000_000
+    # Nothing else is slower for it: what is made meanwhile is replicated.
+    own_or_kafka.create_topic("beside", [[leader, away]])
+    producer.produce("beside", b"1", partition=0)
+    assert producer.flush(DEADLINE_S) == 0
+    own_or_kafka.await_isr("beside", [leader, away])
+    assert size_of(own_or_kafka, away, "behind-0") < 4_000_000
+    assert away not in own_or_kafka.state("behind")["isr"]
+    alter_broker(own_or_kafka, away, rate, None)
+    own_or_kafka.await_isr("behind", BROKERS)
+
+
+def size_of(cluster: LiveCluster, broker: int, log: str) -> int:
+    directory = cluster.log_directory(broker) / log
+    return sum(file.stat().st_size for file in directory.glob("*.log"))
+
+
+def alter_broker(cluster: LiveCluster, broker: int, name: str, value: str | None) -> None:
+    """By the API that brokers of this age have. None: it is as in the broker's file again."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    resource = partial(ConfigResource, ResourceType.BROKER, str(broker))
+    if cluster.generation == "2.1":
+        asked = admin.alter_configs([resource({} if value is None else {name: value})])
+    else:
+        operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+        entry = ConfigEntry(name, value, incremental_operation=operation)
+        asked = admin.incremental_alter_configs([resource(incremental_configs=[entry])])
+    [done] = asked.values()
+    done.result(DEADLINE_S)
+
+
+@pytest.mark.filterwarnings("ignore:alter_configs has been deprecated")
+def test_settings_of_a_broker_are_altered_while_it_runs(own_or_kafka: LiveCluster) -> None:
+    name = "log.cleaner.backoff.ms"
+
+    def seen() -> tuple[str | None, str]:
+        return described(own_or_kafka, ConfigResource(ResourceType.BROKER, "1"))[name]
+
+    before = seen()
+    alter_broker(own_or_kafka, 1, name, "302")
+    until(lambda: seen()[0] == "302", "it has it")
+    assert seen()[1] != before[1]
+    alter_broker(own_or_kafka, 1, name, None)
+    until(lambda: seen() == before, "it is as its file has it")
+    with pytest.raises(KafkaException, match="INVALID_REQUEST"):
+        alter_broker(own_or_kafka, 1, "log.dirs", "/elsewhere")
+
+
+def test_the_newest_record_is_found_by_its_time(own_or_kafka: LiveCluster) -> None:
+    """KIP-734, ListOffsets v7."""
+    topic = own_or_kafka.create_topic("of-times")
+    producer = Producer({"bootstrap.servers": own_or_kafka.bootstrap, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": own_or_kafka.bootstrap, "log_level": 0})
+
+    def newest() -> tuple[int, int]:
+        asked = {TopicPartition(topic, 0): OffsetSpec.max_timestamp()}
+        [found] = admin.list_offsets(asked).values()
+        result = found.result(DEADLINE_S)
+        return result.offset, result.timestamp
+
+    if own_or_kafka.generation == "2.1":
+        with pytest.raises(KafkaException, match="UNSUPPORTED_VERSION"):
+            newest()
+        return
+    assert newest() == (-1, -1)
+    now_ms = time.time_ns() // 1_000_000
+    for at, after_ms in enumerate((1, 5, 3)):
+        producer.produce(topic, str(at), partition=0, timestamp=now_ms + after_ms)
+        assert producer.flush(DEADLINE_S) == 0
+    assert newest() == (1, now_ms + 5)

@@ -23,6 +23,7 @@ from neaptide.clusters.broker.server.apis.row import (
 from neaptide.clusters.broker.server.apis.table import SENT, replication_apis
 from neaptide.clusters.broker.server.config import ServerConfig, server_config
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
+from neaptide.clusters.broker.server.dynamic_settings import DynamicSettings
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.log_reader import LogReader
 from neaptide.clusters.broker.server.shell import BrokerShell
@@ -87,7 +88,7 @@ def context() -> ApiContext:
     logs = cast(LogDirectory, SimpleNamespace(logs={}))
     unused = cast(Any, None)
     return ApiContext(
-        config,
+        DynamicSettings(config, lambda: None),
         Crowd(CrowdLimits()),
         LogReader(logs, unused),
         unused,
@@ -121,7 +122,10 @@ class SlowCoordination:
         self.may_report: dict[str, asyncio.Event] = {}
         self.asked: list[str] = []
 
-    async def topic_settings(self, topic: str) -> Mapping[str, str]:
+    async def settings(self, entity: str) -> Mapping[str, str]:
+        topic = entity.removeprefix("topics/")
+        if topic == entity:  # of brokers: nothing is set
+            return {}
         self.asked.append(topic)
         await self.may_report.setdefault(topic, asyncio.Event()).wait()
         return {}

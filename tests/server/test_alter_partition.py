@@ -21,6 +21,7 @@ from neaptide.clusters.broker.server.apis.cluster import encode_api_versions
 from neaptide.clusters.broker.server.apis.row import ApiContext, PendingRequest, SendResponse
 from neaptide.clusters.broker.server.apis.table import client_apis, replication_apis
 from neaptide.clusters.broker.server.config import ServerConfig
+from neaptide.clusters.broker.server.dynamic_settings import DynamicSettings
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import decode_response, encode_response
 from neaptide.clusters.broker.wire.topic_ids import FETCH_WITH_TOPIC_IDS
@@ -30,7 +31,9 @@ from tests.topic_ids import id_of_name, names_of, uuid_of_name
 T0 = TopicPartition("t", 0)
 U3 = TopicPartition("u", 3)
 CONFIG = replace(CONTEXT.config, broker_id=7, generation=GENERATIONS["4.0"])
-OF_4_0: ApiContext = replace(CONTEXT, config=CONFIG, topic_names=names_of("t", "u"))
+OF_4_0: ApiContext = replace(
+    CONTEXT, settings=DynamicSettings(CONFIG, lambda: None), topic_names=names_of("t", "u")
+)
 
 
 def _asked() -> tuple[effects.SendAlterPartition, PendingRequest, Any]:

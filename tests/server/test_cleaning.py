@@ -70,7 +70,7 @@ class Cleaned:
                 put(log, (b"k", b"%d" % number))
             self.partitions[tp] = partition(tp, count, count)
         self.cleaner = LogCleaner(
-            self.config,
+            lambda: self.config,
             self.logs,
             lambda: self.partitions,
             lambda work: work(),

@@ -7,19 +7,25 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i8, i32, i64
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
+from neaptide.clusters.broker.server.apis.entities import in_request
 from neaptide.clusters.broker.server.apis.fetch import (
     decode_fetch,
     decode_fetch_response,
     encode_fetch,
     encode_fetch_request,
 )
-from neaptide.clusters.broker.server.apis.offsets import encode_list_offsets
+from neaptide.clusters.broker.server.apis.offsets import (
+    decode_list_offsets,
+    encode_list_offsets,
+)
 from neaptide.clusters.broker.server.apis.row import PendingRequest, ResponseLater, SendResponse
 from neaptide.clusters.broker.server.apis.table import replication_apis
 from neaptide.clusters.broker.server.config import server_config
@@ -30,6 +36,8 @@ from neaptide.clusters.broker.wire.codec import (
     decode_response,
     encode_request,
     encode_response,
+    make,
+    request_class,
 )
 from tests.server.given import CONNECTION, CONTEXT, GOOD
 from tests.topic_ids import id_of_name, names_of
@@ -95,4 +103,35 @@ class _FindsNothing:
     """A reader of logs in which nothing is as young as what is looked for."""
 
     async def look_up_all(self, wanted: list[effects.OffsetResult]) -> dict[TopicPartition, Any]:
-        return {one.partition: (one.not_found, -1, -1) for one in wanted}
+        return {one.partition: (one.not_found, -1, -1, -1) for one in wanted}
+
+
+@pytest.mark.parametrize(
+    ("version", "known"), [(6, [-2, -1]), (7, [-3, -2, -1]), (8, [-4, -3]), (9, [-5, -4, -3])]
+)
+def test_what_a_timestamp_stands_for_is_known_from_its_version_on(
+    version: int, known: list[int]
+) -> None:
+    for timestamp in range(-6, 0):
+        request = make(
+            request_class(Api.LIST_OFFSETS, version),
+            replica_id=BrokerId(-1),
+            isolation_level=i8(0),
+            topics=(
+                in_request(Api.LIST_OFFSETS, version, "ListOffsetsTopic")(
+                    name=TopicName("t"),
+                    partitions=(
+                        make(
+                            in_request(Api.LIST_OFFSETS, version, "ListOffsetsPartition"),
+                            partition_index=i32(0),
+                            timestamp=i64(timestamp),
+                            current_leader_epoch=i32(-1),
+                        ),
+                    ),
+                ),
+            ),
+        )
+        event = decode_list_offsets(_pending(Api.LIST_OFFSETS, version), request, CONTEXT)
+        assert isinstance(event, events.ListOffsetsRequested)
+        is_known = timestamp >= known[0]
+        assert event.partitions[0].timestamp == (timestamp if is_known else -6)

@@ -37,11 +37,11 @@ class Reported(Leader):
     settings: Mapping[str, str] = SETTINGS
 
     async def lead(self) -> Leader:
-        async def topic_settings(topic: str) -> Mapping[str, str]:
-            assert topic == "t"
-            return self.settings
+        async def settings(entity: str) -> Mapping[str, str]:
+            assert entity in ("topics/t", "brokers/7", "brokers/<default>")
+            return self.settings if entity == "topics/t" else {}
 
-        self.coordination.topic_settings = topic_settings  # type: ignore[method-assign]
+        self.coordination.settings = settings  # type: ignore[method-assign]
         return await super().lead()
 
 
@@ -65,11 +65,11 @@ def test_a1_settings_that_change_while_it_runs_are_taken_up(tmp_path: Path) -> N
     async def run() -> None:
         leader = await Reported(tmp_path / "data").lead()
         assert await leader.produce(SOUND) == ("message_too_large", -1)
-        leader.shell.on_topic_settings("t", {"max.message.bytes": "10000", "flush.messages": "9"})
+        leader.shell.on_settings("topics/t", {"max.message.bytes": "10000", "flush.messages": "9"})
         assert await leader.produce(SOUND) == ("none", 0)
         assert leader.log.config.flush_messages == 9
         assert leader.log.config.retention_ms == 7 * 24 * 3_600_000
-        leader.shell.on_topic_settings("nobody's", {"max.message.bytes": "1"})
+        leader.shell.on_settings("topics/nobody's", {"max.message.bytes": "1"})
         assert await leader.produce(SOUND) == ("none", 3)
 
     asyncio.run(run())
@@ -93,10 +93,10 @@ def test_a1_settings_that_cannot_be_read_are_the_brokers(tmp_path: Path) -> None
     async def run() -> None:
         leader = Leader(tmp_path / "data")
 
-        async def malformed(topic: str) -> Mapping[str, str]:
+        async def malformed(entity: str) -> Mapping[str, str]:
             raise MalformedZnodeError("the configuration of topic t", b"{")
 
-        leader.coordination.topic_settings = malformed  # type: ignore[method-assign]
+        leader.coordination.settings = malformed  # type: ignore[method-assign]
         await leader.lead()
         assert not leader.failures
         assert await leader.produce(SOUND) == ("none", 0)
@@ -202,7 +202,7 @@ def test_c5_they_are_taken_up_when_another_partition_of_the_topic_has_moved_away
         leader.ask(connection, leader.control_request(stop), 51)
         await turns()
         assert set(leader.logs.logs) == {T0}
-        leader.shell.on_topic_settings("t", {"flush.messages": "9"})
+        leader.shell.on_settings("topics/t", {"flush.messages": "9"})
         assert leader.log.config.flush_messages == 9
 
     asyncio.run(run())

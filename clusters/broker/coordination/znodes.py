@@ -25,8 +25,8 @@ from neaptide.clusters.broker.replication.model import (
 
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
-TOPIC_CONFIGS: Final = "/config/topics"
-CONFIG_CHANGE: Final = "/config/changes/config_change_"  # a sequential znode
+CONFIGS: Final = "/config"
+CONFIG_CHANGE: Final = f"{CONFIGS}/changes/config_change_"  # a sequential znode
 ISR_CHANGES: Final = "/isr_change_notification"
 ISR_CHANGE_PREFIX: Final = f"{ISR_CHANGES}/isr_change_"
 CONTROLLER: Final = "/controller"
@@ -42,9 +42,10 @@ PERSISTENT_PARENTS: Final = (
     "/brokers",
     BROKER_IDS,
     TOPICS,
-    "/config",
-    "/config/changes",
-    TOPIC_CONFIGS,
+    CONFIGS,
+    f"{CONFIGS}/changes",
+    f"{CONFIGS}/topics",
+    f"{CONFIGS}/brokers",
     ISR_CHANGES,
     "/cluster",
     ADMIN,
@@ -91,8 +92,24 @@ def delete_topic_path(topic: str) -> str:
     return f"{DELETE_TOPICS}/{topic}"
 
 
+# An entity that has settings, as Kafka writes its path: topics/T, brokers/0, brokers/<default>.
+ALL_BROKERS: Final = "brokers/<default>"
+
+
+def topic_entity(topic: str) -> str:
+    return f"topics/{topic}"
+
+
+def broker_entity(broker_id: int) -> str:
+    return f"brokers/{broker_id}"
+
+
+def config_path(entity: str) -> str:
+    return f"{CONFIGS}/{entity}"
+
+
 def topic_config_path(topic: str) -> str:
-    return f"{TOPIC_CONFIGS}/{topic}"
+    return config_path(topic_entity(topic))
 
 
 # --- /brokers/ids/N ------------------------------------------------------------------------------
@@ -219,13 +236,13 @@ def encode_settings(settings: Mapping[str, str]) -> bytes:
     return _encode({"version": 1, "config": dict(settings)})
 
 
-def encode_config_change(topic: str) -> bytes:
+def encode_config_change(entity: str) -> bytes:
     """What Kafka's brokers are notified by."""
-    return _encode({"version": 2, "entity_path": f"topics/{topic}"})
+    return _encode({"version": 2, "entity_path": entity})
 
 
-def decode_settings(topic: str, data: bytes) -> dict[str, str]:
-    config = _decode(f"the configuration of topic {topic}", data).get("config", {})
+def decode_settings(entity: str, data: bytes) -> dict[str, str]:
+    config = _decode(f"the configuration of {entity}", data).get("config", {})
     return {str(name): str(value) for name, value in config.items()}
 
 

@@ -95,11 +95,11 @@ class ZooKeeperCoordination:
         on_event: Callable[[CoordinationEvent], None],
         loop: asyncio.AbstractEventLoop,
         *,
-        on_topic_settings: Callable[[str, Mapping[str, str]], None] = lambda _, __: None,
+        on_settings: Callable[[str, Mapping[str, str]], None] = lambda _, __: None,
         clock: Clock = wall_clock_ms,
         new_topic_id: Callable[[], str] = random_topic_id,
     ) -> None:
-        self._on_topic_settings = on_topic_settings
+        self._settings_are = on_settings
         self._registration = registration
         self._on_event = on_event
         self._loop = loop
@@ -131,7 +131,7 @@ class ZooKeeperCoordination:
         self._on_isr_changes = self._watch(self._isr_changed)
         self._on_administration = self._watch(self._administration_wanted)
         self._on_state_change: Watch = self._on_state
-        self._on_settings: dict[str, Watch] = {}  # by topic
+        self._on_settings: dict[str, Watch] = {}  # by entity
         self.cluster_id: str | None = None  # known when SessionStarted is reported
 
     # --- for the broker, on its event loop -------------------------------------------------------
@@ -149,19 +149,18 @@ class ZooKeeperCoordination:
         else:
             self._worker.put(partial(self._execute, self._expiries_reported, request))
 
-    async def topic_settings(self, topic: str) -> Mapping[str, str]:
-        """A topic's own settings, as they are now; `on_topic_settings` is called when they change.
-
-        Raises MalformedZnodeError.
+    async def settings(self, entity: str) -> Mapping[str, str]:
+        """What is set for a topic, a broker or all brokers; `on_settings` is called when that
+        changes. Raises MalformedZnodeError.
         """
-        return await self._read(partial(self._read_settings, topic))
+        return await self._read(partial(self._read_settings, entity))
 
-    async def alter_topic_settings(
-        self, topic: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    async def alter_settings(
+        self, entity: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
     ) -> None:
-        """Writes what a topic's settings come to. Raises what `change` raises, and
+        """Writes what the settings come to. Raises what `change` raises, and
         MalformedZnodeError."""
-        await self._read(partial(self._alter_settings, topic, change))
+        await self._read(partial(self._alter_settings, entity, change))
 
     async def topic_partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 where there is none. Raises MalformedZnodeError."""
@@ -218,8 +217,8 @@ class ZooKeeperCoordination:
         self.cluster_id = session.prepare(self._client, self._new_cluster_id)
         self._in_session = True
         self._register()
-        for topic in self._on_settings:
-            self._worker.put(partial(self._settings_changed, topic))
+        for entity in self._on_settings:
+            self._worker.put(partial(self._settings_changed, entity))
         deferred, self._deferred = self._deferred, []
         for task in deferred:
             self._worker.put(task)
@@ -421,44 +420,44 @@ class ZooKeeperCoordination:
         znode = self._client.get(znodes.topic_path(topic))
         return 0 if znode is None else len(znodes.decode_topic(topic, znode.data, None).assignment)
 
-    def _read_settings(self, topic: str) -> Mapping[str, str]:
+    def _read_settings(self, entity: str) -> Mapping[str, str]:
         """Sets a watch, which reports changes."""
-        return self._watched_settings(topic) or {}
+        return self._watched_settings(entity) or {}
 
     def _alter_settings(
-        self, topic: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+        self, entity: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
     ) -> None:
         """Again where somebody else has written meanwhile."""
-        path = znodes.topic_config_path(topic)
+        path = znodes.config_path(entity)
         while True:
             znode = self._client.get(path)
-            before = {} if znode is None else znodes.decode_settings(topic, znode.data)
+            before = {} if znode is None else znodes.decode_settings(entity, znode.data)
             data = znodes.encode_settings(change(before))
             version = None if znode is None else znode.stat.version
             fill = partial(_write_settings, path, data, version)
             if isinstance(ConditionalWrite(self._client, fill, path, data).result(), Written):
                 break
-        self._client.create_sequential(znodes.CONFIG_CHANGE, znodes.encode_config_change(topic))
+        self._client.create_sequential(znodes.CONFIG_CHANGE, znodes.encode_config_change(entity))
 
-    def _watched_settings(self, topic: str) -> Mapping[str, str] | None:
-        """None where there are none: the topic may be about to go."""
-        watch = self._on_settings.get(topic)
+    def _watched_settings(self, entity: str) -> Mapping[str, str] | None:
+        """None where there are none: a topic may be about to go."""
+        watch = self._on_settings.get(entity)
         if watch is None:
-            watch = self._watch(partial(self._settings_changed, topic))
-            self._on_settings[topic] = watch
-        znode = self._client.watched(znodes.topic_config_path(topic), watch)
-        return None if znode is None else znodes.decode_settings(topic, znode.data)
+            watch = self._watch(partial(self._settings_changed, entity))
+            self._on_settings[entity] = watch
+        znode = self._client.watched(znodes.config_path(entity), watch)
+        return None if znode is None else znodes.decode_settings(entity, znode.data)
 
-    def _settings_changed(self, topic: str) -> None:
+    def _settings_changed(self, entity: str) -> None:
         if not self._in_session:
             return  # the next session looks at all of them
         try:
-            settings = self._watched_settings(topic)
+            settings = self._watched_settings(entity)
         except znodes.MalformedZnodeError as error:
             _log.warning("settings stay as they are: %s", error)
             return
         if settings is not None and not self._closing:
-            self._loop.call_soon_threadsafe(self._on_topic_settings, topic, settings)
+            self._loop.call_soon_threadsafe(self._settings_are, entity, settings)
 
 
 def _write_settings(

@@ -232,6 +232,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.LeaderAndIsrRequested: replica_manager.on_leader_and_isr,
     events.StopReplicaRequested: replica_manager.on_stop_replica,
     events.UpdateMetadataRequested: _on_update_metadata,
+    events.BrokerSettingsChanged: replica_manager.on_broker_settings_changed,
     events.TopicSettingsChanged: replica_manager.on_topic_settings_changed,
     events.AlterPartitionResponded: _on_altered,
     events.AlterPartitionFailed: alter_partition_manager.on_failed,

@@ -33,7 +33,7 @@ class LogCleaner:
 
     def __init__(
         self,
-        config: ServerConfig,
+        config: Callable[[], ServerConfig],
         logs: LogDirectory,
         partitions: Callable[[], Mapping[TopicPartition, Partition]],
         when_free: Callable[[Callable[[], None]], None],
@@ -52,7 +52,7 @@ class LogCleaner:
         """Until it is cancelled. Raises StorageError."""
         while True:
             if not await self.clean_filthiest():
-                await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1000)
+                await asyncio.sleep(self._config().log_cleaner_backoff_ms / 1000)
 
     async def clean_filthiest(self) -> bool:
         """One pass over one log; False: none needs it."""
@@ -87,7 +87,7 @@ class LogCleaner:
 
     def _filthiest(self) -> tuple[TopicPartition, Dirt] | None:
         """Above min.cleanable.dirty.ratio, or late."""
-        rules, now_ms = self._config.generation, self._clock()
+        rules, now_ms = self._config().generation, self._clock()
         found = []
         for tp, partition in self._partitions().items():
             log = self._logs.logs.get(tp)  # it may not be made yet

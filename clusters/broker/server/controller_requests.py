@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from neaptide.clusters.broker.coordination.znodes import MalformedZnodeError
+from neaptide.clusters.broker.coordination.znodes import MalformedZnodeError, topic_entity
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
 from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
@@ -102,37 +102,47 @@ class ControllerRequests:
         async with self._order:
             for topic in dict.fromkeys(state.partition.topic for state in event.partitions):
                 if topic not in self._topic_settings:
-                    self._take_settings(topic, await self._read_settings(topic))
+                    self._take_settings(topic, await self.settings_of(topic_entity(topic)))
             partitions = tuple(
                 replace(state, settings=self._topic_settings[state.partition.topic])
                 for state in event.partitions
             )
             self._submit(replace(event, partitions=partitions))
 
-    async def settings_of(self, topic: str) -> Mapping[str, str]:
-        """What a topic sets for itself, as far as that are settings."""
-        return self._usable(topic, await self._read_settings(topic))
+    async def settings_of(self, entity: str) -> Mapping[str, str]:
+        """What is set for a topic, a broker or all brokers; nothing where that is malformed."""
+        assert self.coordination is not None
+        try:
+            return await self.coordination.settings(entity)
+        except MalformedZnodeError as error:
+            _log.warning("%s has the broker's settings: %s", entity, error)
+            return {}
+
+    async def settings_of_topic(self, topic: str) -> Mapping[str, str]:
+        """As far as they are settings."""
+        return self._usable(topic, await self.settings_of(topic_entity(topic)))
 
     async def alter_settings(
-        self, topic: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+        self, entity: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
     ) -> None:
         """Raises what `change` raises."""
         assert self.coordination is not None
-        await self.coordination.alter_topic_settings(topic, change)
-
-    async def _read_settings(self, topic: str) -> Mapping[str, str]:
-        assert self.coordination is not None
-        try:
-            return await self.coordination.topic_settings(topic)
-        except MalformedZnodeError as error:
-            _log.warning("topic %s has the broker's settings: %s", topic, error)
-            return {}
+        await self.coordination.alter_settings(entity, change)
 
     def on_topic_settings(self, topic: str, settings: Mapping[str, str]) -> None:
         """They have changed while this broker runs."""
         if topic in self._topic_settings:
             self._take_settings(topic, settings)
             self._submit(events.TopicSettingsChanged(topic, self._topic_settings[topic]))
+
+    def on_broker_settings(self) -> None:
+        """What topics do not set for themselves has changed."""
+        for topic, settings in tuple(self._topic_settings.items()):
+            self.on_topic_settings(topic, settings)
+
+    def topic_setting(self, topic: str, name: str) -> str:
+        """As this broker knows it, which has a replica; nothing where it is not set."""
+        return self._topic_settings.get(topic, {}).get(name, "")
 
     def _take_settings(self, topic: str, settings: Mapping[str, str]) -> None:
         usable = self._topic_settings[topic] = self._usable(topic, settings)

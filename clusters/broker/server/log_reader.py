@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects
+from neaptide.clusters.broker.replication.interface.events import MAX_TIMESTAMP
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.transactions import AbortedTransaction
 from neaptide.clusters.broker.server.produced import RECORDS_AT_ONCE, Accepted
@@ -23,11 +24,12 @@ _log = logging.getLogger("broker")
 
 
 class Found(NamedTuple):
-    """What a look-up by time came to: a record's timestamp and offset; -1: there is none."""
+    """What a look-up by time came to: a record's timestamp, offset and leader epoch; -1: none."""
 
     error: Error = Error.NONE
     timestamp: int = -1
     offset: int = -1
+    leader_epoch: int = -1
 
 
 class LogReader:
@@ -108,7 +110,7 @@ class LogReader:
         return found
 
     async def _look_up(self, asked: effects.OffsetResult) -> Found:
-        """The first record that is not older."""
+        """The first record that is not older; of MAX_TIMESTAMP, of those that are the newest."""
         assert asked.look_up is not None
         offset = -1
         try:
@@ -117,18 +119,21 @@ class LogReader:
                 if log is None:
                     return Found(Error.UNKNOWN_TOPIC_OR_PARTITION)
                 start = log.log_start_offset
-                candidate = log.batch_for_timestamp(asked.look_up, max(offset, start))
+                wanted = log.max_timestamp if asked.look_up == MAX_TIMESTAMP else asked.look_up
+                if wanted is None:
+                    return Found(asked.not_found)
+                candidate = log.batch_for_timestamp(wanted, max(offset, start))
                 if candidate is None:
                     return Found(asked.not_found)
                 batch, header = candidate
-                find = partial(first_at_or_after, batch, header, asked.look_up, start)
+                find = partial(first_at_or_after, batch, header, wanted, start)
                 is_short = header.compression == NONE and header.record_count <= RECORDS_AT_ONCE
                 record = find() if is_short else await self._in_thread(find)
                 if record is not None:
                     timestamp, found = record
                     if found >= asked.end:
                         return Found(asked.not_found)
-                    return Found(Error.NONE, timestamp, found)
+                    return Found(Error.NONE, timestamp, found, header.leader_epoch)
                 offset = header.next_offset
         except RecordBatchError as error:
             _log.warning("%s cannot be searched from %s on: %s", asked.partition, offset, error)

@@ -9,17 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import FetchSessions
 from neaptide.clusters.broker.replication.interface import administration, effects, events
+from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.server.apis.control import control_responded
 from neaptide.clusters.broker.server.apis.fetch import encode_fetch_request, session_of_response
 from neaptide.clusters.broker.server.apis.table import SENT
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.server.fetch_session_handler import FetchSessionHandler
 from neaptide.clusters.broker.server.peer import ControlChannel, PeerConnection, PeerError
+from neaptide.clusters.broker.server.replication_quota import ReplicationQuota
 
 _log = logging.getLogger("broker")
 Address = tuple[str, int]
@@ -38,8 +42,11 @@ class PeerEffects:
         spawn: Spawn,
         follower_address: Callable[[int], Address | None],
         controlled_address: Callable[[int], Address | None],
+        quota: ReplicationQuota,
     ) -> None:
         self._config = config
+        self._quota = quota
+        self._high_watermarks: dict[TopicPartition, int] = {}  # of leaders, as last answered
         self._submit = submit
         self._spawn = spawn
         self._address_of = follower_address
@@ -68,7 +75,7 @@ class PeerEffects:
     @property
     def performers(self) -> Mapping[type, Callable[[Any], None]]:
         return {
-            effects.SendFetch: self._send,
+            effects.SendFetch: self._send_fetch,
             effects.SendOffsetForLeaderEpoch: self._send,
             effects.SendListOffsets: self._send,
             effects.CloseFetcher: self._close_fetcher,
@@ -98,6 +105,13 @@ class PeerEffects:
         name = f"broker-{self._config.broker_id}-fetcher-{fetcher.number}"
         timeout_s = self._config.replica_socket_timeout_ms / 1000
         return PeerConnection(name, timeout_s, self._response_max_bytes)
+
+    def _send_fetch(self, effect: effects.SendFetch) -> None:
+        may_be_asked = tuple(filter(self._may_be_asked, effect.partitions))
+        if may_be_asked or not effect.partitions:
+            self._send(replace(effect, partitions=may_be_asked))
+        else:
+            self._wait(effect)
 
     def _send(
         self, effect: effects.SendFetch | effects.SendOffsetForLeaderEpoch | effects.SendListOffsets
@@ -134,6 +148,8 @@ class PeerEffects:
                     if not session.responded(*session_of_response(effect, response)):
                         # Nothing was fetched; the next request is a full one.
                         event = events.FetchResponded(fetcher, effect.sequence, ())
+                if isinstance(event, events.FetchResponded):
+                    self._count(event)
             except Exception as error:
                 _log.warning("fetcher of %s: not understood: %s", fetcher.leader, error)
                 if session is not None:
@@ -142,6 +158,29 @@ class PeerEffects:
             self._submit(event)
 
         self._fetchers[fetcher] = (connection, self._spawn(exchange()))
+
+    def _may_be_asked(self, one: events.FetchedPartition) -> bool:
+        """Not of a throttled partition while too much comes, unless this replica is in sync."""
+        if not (self._quota.is_throttled(one.partition) and self._quota.is_exceeded):
+            return True
+        high_watermark = self._high_watermarks.get(one.partition)
+        return high_watermark is not None and high_watermark <= one.fetch_offset
+
+    def _wait(self, effect: effects.SendFetch) -> None:
+        """All is throttled: nothing is fetched, and then looked at again."""
+
+        async def wait() -> None:
+            await asyncio.sleep(self._config.replication.replica_fetch_backoff_ms / 1000)
+            self._submit(events.FetchResponded(effect.fetcher, effect.sequence, ()))
+
+        self._fetchers[effect.fetcher] = (self._connection(effect.fetcher), self._spawn(wait()))
+
+    def _count(self, event: events.FetchResponded) -> None:
+        for result in event.results:
+            if result.error is Error.NONE:
+                self._high_watermarks[result.partition] = result.high_watermark
+            if result.batches and self._quota.is_throttled(result.partition):
+                self._quota.record(sum(batch.size for batch in result.batches))
 
     def _close_fetcher(self, effect: effects.CloseFetcher) -> None:
         entry = self._fetchers.pop(effect.fetcher, None)

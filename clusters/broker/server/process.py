@@ -130,7 +130,7 @@ async def serve(config: ServerConfig) -> int:
         registration(config, logs),
         shell.submit,
         loop,
-        on_topic_settings=shell.on_topic_settings,
+        on_settings=shell.on_settings,
     )
     shell.begin(coordination)
     await listening.accept(shell)
@@ -159,7 +159,7 @@ async def serve(config: ServerConfig) -> int:
         )
     )
     if config.log_cleaner_enable:
-        shell.spawn(_clean(config, shell, logs))
+        shell.spawn(_clean(shell, logs))
     # What was imported and built so far stays for ever: the collector need not look at it again.
     gc.freeze()
     error = await ended
@@ -226,9 +226,9 @@ async def _keep_recovery_points(logs: LogDirectory) -> None:
         logs.checkpoint_recovery_points()
 
 
-async def _clean(config: ServerConfig, shell: BrokerShell, logs: LogDirectory) -> None:
+async def _clean(shell: BrokerShell, logs: LogDirectory) -> None:
     cleaner = LogCleaner(
-        config,
+        lambda: shell.settings.current,
         logs,
         lambda: shell.core.partitions,
         shell.when_free,

@@ -21,11 +21,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
+from neaptide.clusters.broker.coordination.znodes import MalformedZnodeError, topic_entity
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
 from neaptide.clusters.broker.replication.broker import Broker, start
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import FetchSessions
-from neaptide.clusters.broker.replication.interface import effects
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
@@ -40,6 +41,7 @@ from neaptide.clusters.broker.server.apis.table import client_apis, replication_
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.server.controller_requests import ControllerRequests
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
+from neaptide.clusters.broker.server.dynamic_settings import DynamicSettings
 from neaptide.clusters.broker.server.fetch_session import FetchSessionCache
 from neaptide.clusters.broker.server.kafka_apis import KafkaApis
 from neaptide.clusters.broker.server.listener import Connection
@@ -51,6 +53,7 @@ from neaptide.clusters.broker.server.log_effects import (
 )
 from neaptide.clusters.broker.server.log_reader import LogReader
 from neaptide.clusters.broker.server.peer_effects import PeerEffects
+from neaptide.clusters.broker.server.replication_quota import ReplicationQuota
 from neaptide.clusters.broker.server.timers import Timers
 from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.storage.config import SettingError
@@ -107,6 +110,7 @@ class BrokerShell:
     ) -> None:
         self.config = config
         self.logs = logs
+        self.settings = DynamicSettings(config, self._on_broker_settings)
         self.coordination: ZooKeeperCoordination | None = None
         self._fail = fail
         self._on_shutdown = stop
@@ -137,7 +141,12 @@ class BrokerShell:
             self._context(crowd or Crowd(CrowdLimits())), self.spawn, self._in_thread
         )
         self._peers = PeerEffects(
-            config, self.submit, self.spawn, self._follower_address, self._controlled_address
+            config,
+            self.submit,
+            self.spawn,
+            self._follower_address,
+            self._controlled_address,
+            self._quota("follower"),
         )
         self._timers = Timers(self._loop, self.submit)
         self.performers: Mapping[type, Performer] = {
@@ -156,7 +165,7 @@ class BrokerShell:
         of_clients = client_apis(self.config.generation.name)
         of_brokers = replication_apis(self.config.generation.name)
         return ApiContext(
-            self.config,
+            self.settings,
             crowd,
             LogReader(self.logs, self._in_thread),
             self.topic_creation,
@@ -167,6 +176,17 @@ class BrokerShell:
             lambda listener: of_brokers if listener == between_brokers else of_clients,
             TopicNames(self._topic_names, lambda: self.core.metadata.topic_ids),
             self._fetch_sessions(),
+            self._quota("leader"),
+        )
+
+    def _quota(self, side: str) -> ReplicationQuota:
+        """Of what this broker sends as a leader, or fetches as a follower."""
+        listed = f"{side}.replication.throttled.replicas"
+        return ReplicationQuota(
+            self.config.broker_id,
+            lambda: self.settings.rate(f"{side}.replication.throttled.rate"),
+            lambda topic: self._controller_requests.topic_setting(topic, listed),
+            self._loop.time,
         )
 
     def _fetch_sessions(self) -> FetchSessionCache | None:
@@ -184,6 +204,7 @@ class BrokerShell:
         self._controller_requests.coordination = coordination
         self._effects.extend(begin(self.core))
         self._work()
+        self.spawn(self._read_broker_settings())
 
     # --- events and effects ----------------------------------------------------------------------
 
@@ -307,10 +328,31 @@ class BrokerShell:
     def on_closed(self, connection: Connection) -> None:
         self.apis.on_closed(connection)
 
-    def on_topic_settings(self, topic: str, settings: Mapping[str, str]) -> None:
+    def on_settings(self, entity: str, settings: Mapping[str, str]) -> None:
         """They have changed while this broker runs."""
-        if not self._has_ended:
+        if self._has_ended:
+            return
+        if entity in self.settings.entities:
+            self.settings.take(entity, settings)
+        else:
+            topic = entity.removeprefix(topic_entity(""))
             self._controller_requests.on_topic_settings(topic, settings)
+
+    async def _read_broker_settings(self) -> None:
+        assert self.coordination is not None
+        for entity in self.settings.entities:
+            try:
+                settings = await self.coordination.settings(entity)
+            except MalformedZnodeError as error:
+                _log.warning("%s", error)
+            else:
+                self.on_settings(entity, settings)
+
+    def _on_broker_settings(self) -> None:
+        current = self.settings.current
+        self.logs.use_settings(current.settings)
+        self.submit(events.BrokerSettingsChanged(current.replication))
+        self._controller_requests.on_broker_settings()
 
     # --- what the core knows ---------------------------------------------------------------------
 

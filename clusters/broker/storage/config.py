@@ -176,6 +176,16 @@ _OTHERS: Final[Mapping[str, tuple[str, ...] | tuple[int, int] | None]] = {
 }
 
 
+# Settings of topics that Kafka has and that change nothing here, with what they are unless set.
+WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "compression.type": "producer",
+    "file.delete.delay.ms": "60000",
+    "message.downconversion.enable": "true",
+    "preallocate": "false",
+    "segment.jitter.ms": "0",
+}
+
+
 def log_config(broker: Mapping[str, str], topic: Mapping[str, str] | None = None) -> LogConfig:
     """The topic's own settings over the broker's over Kafka's defaults."""
     chosen: dict[str, str | float] = {}
@@ -219,7 +229,8 @@ def _value(
     names = ((setting.topic_name, 1, topic), *((n, f, broker) for n, f in setting.broker_names))
     for name, factor, settings in names:
         text = settings.get(name)
-        if text is None or text == "":
+        is_empty_list = setting.topic_name == "cleanup.policy" and settings is topic
+        if text is None or (text == "" and not is_empty_list):
             continue
         return (
             _words(setting, name, text) if setting.one_of else _number(setting, name, text, factor)
@@ -229,7 +240,7 @@ def _value(
 
 def _words(setting: _Setting, name: str, text: str) -> str:
     """One of the words; of policies there may be several."""
-    words = [word.strip() for word in text.split(",")]
+    words = [word.strip() for word in text.split(",") if word.strip()]
     may_be_several = setting.field == "cleanup_policy"
     if not set(words) <= set(setting.one_of) or (len(words) > 1 and not may_be_several):
         raise SettingError(f"Set {name} to {' or '.join(setting.one_of)}, not to {text!r}.")

@@ -323,6 +323,12 @@ class Log:
             offset = header.next_offset
         return None
 
+    @property
+    def max_timestamp(self) -> int | None:
+        """The newest time of a record, whichever is left of those before; None: there is none."""
+        newest = max(segment.max_timestamp for segment in self._segments)
+        return None if newest < 0 else newest
+
     def batch_for_timestamp(
         self, timestamp_ms: int, start_offset: int
     ) -> tuple[bytes, BatchHeader] | None:

@@ -134,6 +134,10 @@ class LogDirectory:
         checkpoints.write_topic_id(self.path / str(topic_partition), topic_id)
         self.topic_ids[topic_partition] = topic_id
 
+    def use_settings(self, settings: Mapping[str, str]) -> None:
+        """Of the broker; logs that are there have them when their topics are reconfigured."""
+        self._settings = settings
+
     def reconfigure(self, topic: str, topic_settings: Mapping[str, str]) -> None:
         """Give a topic's logs its settings, over the broker's."""
         config = log_config(self._settings, topic_settings)

@@ -40,6 +40,7 @@ from neaptide.clusters.broker.replication.partition.transactions import (
     NO_TRANSACTIONS,
     Transactions,
 )
+from neaptide.clusters.broker.replication.settings import ReplicationSettings
 from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
     TransactionMetadata,
 )
@@ -296,6 +297,11 @@ class OffsetDeleteRequested:
     partitions: tuple[TopicPartition, ...]
 
 
+def is_consumer(replica_id: int) -> bool:
+    """-1, or -2, which Kafka's tool names that compares replicas."""
+    return replica_id < 0
+
+
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
     """One partition of a Fetch request.
@@ -325,6 +331,8 @@ class FetchRequested:
     is_committed: bool = False  # read_committed: to the last stable offset
     # Of a consumer that followers may serve too (KIP-392); None: it knows nothing of that.
     rack: str | None = None
+    # Of these a replica that is not in sync gets no records for now (KIP-73).
+    throttled: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +359,9 @@ class OffsetAsked:
 
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
+MAX_TIMESTAMP = -3  # the record with the newest time (KIP-734, from ListOffsets v7 on)
+EARLIEST_LOCAL_TIMESTAMP = -4  # v8 on: without tiered storage (KIP-405) the earliest
+LATEST_TIERED_TIMESTAMP = -5  # v9 on: without tiered storage there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,6 +480,13 @@ class UpdateMetadataRequested:
     # request says.
     partition_counts: Mapping[str, int] = field(default_factory=dict)
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettingsChanged:
+    """Dynamic settings of this broker (KIP-226); each topic's follow as TopicSettingsChanged."""
+
+    settings: ReplicationSettings
 
 
 @dataclass(frozen=True, slots=True)

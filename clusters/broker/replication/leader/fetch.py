@@ -19,9 +19,9 @@ from neaptide.clusters.broker.replication.interface.effects import (
     RespondFetch,
 )
 from neaptide.clusters.broker.replication.interface.events import (
-    CONSUMER,
     FetchedPartition,
     FetchRequested,
+    is_consumer,
 )
 from neaptide.clusters.broker.replication.leader import purgatory
 from neaptide.clusters.broker.replication.leader.fencing import leader_error
@@ -65,7 +65,7 @@ def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
         for asked in event.partitions
         if (partition := _reading(broker, event, asked)) is not None
     }
-    if event.replica_id != CONSUMER:
+    if not is_consumer(event.replica_id):
         for asked in event.partitions:
             record_follower_fetch(broker, event, asked, now_ms)
     baselines = {
@@ -164,7 +164,7 @@ def fetch_error(broker: Broker, event: FetchRequested, asked: FetchedPartition) 
 
 def _may_fetch(partition: Partition, replica_id: int) -> bool:
     """Consumers may; of brokers, those alone that have the partition."""
-    if replica_id < 0:
+    if is_consumer(replica_id):
         return True
     assert isinstance(partition.role, Leader)
     return replica_id in partition.role.remotes
@@ -224,11 +224,16 @@ def _end_of_last_fetched(log: UnifiedLog, asked: FetchedPartition) -> EpochEnd |
 def readable_end(partition: Partition, replica_id: int, *, is_committed: bool = False) -> int:
     """Followers read to the log end offset, consumers to the high watermark (F7), or, where they
     want committed records alone, to the last stable offset."""
-    if replica_id == CONSUMER:
+    if is_consumer(replica_id):
         return last_stable_offset(partition) if is_committed else partition.high_watermark
     assert isinstance(partition.role, Leader)
     # A broker that is no assigned replica gets nothing (F12); later ones refuse it before this.
     return partition.log.end_offset if replica_id in partition.role.remotes else 0
+
+
+def _is_held_back(led: Partition, event: FetchRequested, asked: FetchedPartition) -> bool:
+    """So that nobody leaves the ISR for it, who is in sync is not throttled."""
+    return asked.partition in event.throttled and event.replica_id not in isr_of(led)
 
 
 @rule
@@ -283,6 +288,7 @@ def respond(
         end = readable_end(partition, message.replica_id, is_committed=message.is_committed)
         diverging = diverging_epoch(partition.log, asked) if error is Error.NONE else None
         is_here = error is Error.NONE and diverging is None and preferred is None
+        is_here = is_here and not _is_held_back(partition, message, asked)
         readable = is_here and asked.fetch_offset < end
         results.append(
             FetchedResult(
@@ -343,6 +349,8 @@ class DelayedFetch:
                 return True
             if diverging_epoch(partition.log, asked) is not None:
                 return True
+            if _is_held_back(partition, self.message, asked):
+                continue
             readable += bytes_readable(
                 partition,
                 fetch_offset=asked.fetch_offset,

@@ -18,7 +18,9 @@ from neaptide.clusters.broker.replication.interface.effects import (
 )
 from neaptide.clusters.broker.replication.interface.events import (
     CONSUMER,
+    EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     EpochAsked,
     ListOffsetsRequested,
@@ -83,17 +85,20 @@ def on_list_offsets(broker: Broker, event: ListOffsetsRequested, now_ms: int) ->
 def _list_offset(broker: Broker, asked: OffsetAsked, event: ListOffsetsRequested) -> OffsetResult:
     replica_id = event.replica_id
     error = leader_error(broker, asked.partition, asked.current_leader_epoch)
-    if asked.timestamp < EARLIEST_TIMESTAMP:  # of versions that are not spoken here: 7 and later
+    if asked.timestamp < LATEST_TIERED_TIMESTAMP:  # of a version that is not spoken here
         error = Error.UNSUPPORTED_VERSION
     if error is not Error.NONE:
         return OffsetResult(asked.partition, error, UNKNOWN_OFFSET)
     partition = broker.partitions[asked.partition]
     log = partition.log
-    end = partition.high_watermark if replica_id == CONSUMER else log.end_offset
-    if event.is_committed and replica_id == CONSUMER:
-        end = last_stable_offset(partition)
+    end = log.end_offset
+    if replica_id == CONSUMER:
+        is_committed = event.is_committed
+        end = last_stable_offset(partition) if is_committed else partition.high_watermark
     stale = Error.OFFSET_NOT_AVAILABLE if _is_stale(partition, broker, replica_id) else Error.NONE
-    if asked.timestamp == EARLIEST_TIMESTAMP:
+    if asked.timestamp == LATEST_TIERED_TIMESTAMP:
+        return OffsetResult(asked.partition, Error.NONE, UNKNOWN_OFFSET)
+    if asked.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         first = log.epochs[0] if log.epochs else None
         epoch = first.epoch if first and first.start_offset <= log.start_offset else UNDEFINED_EPOCH
         return OffsetResult(asked.partition, Error.NONE, log.start_offset, leader_epoch=epoch)

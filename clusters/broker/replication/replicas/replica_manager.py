@@ -32,6 +32,7 @@ from neaptide.clusters.broker.replication.interface.effects import (
     WriteHighWatermarkCheckpoint,
 )
 from neaptide.clusters.broker.replication.interface.events import (
+    BrokerSettingsChanged,
     HighWatermarkCheckpoint,
     LeaderAndIsrRequested,
     PartitionState,
@@ -247,6 +248,11 @@ def _know_brokers(broker: Broker, known: Mapping[int, BrokerRegistration], now_m
 
 def _is_followed(broker: Broker, topic_partition: TopicPartition) -> bool:
     return any(topic_partition in fetcher.followed for fetcher in broker.fetchers.values())
+
+
+def on_broker_settings_changed(broker: Broker, event: BrokerSettingsChanged, now_ms: int) -> None:
+    """What topics do not set for themselves is resolved again topic by topic."""
+    broker.settings = event.settings
 
 
 def on_topic_settings_changed(broker: Broker, event: TopicSettingsChanged, now_ms: int) -> None:

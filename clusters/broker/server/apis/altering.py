@@ -1,4 +1,5 @@
-"""AlterConfigs and IncrementalAlterConfigs (KIP-339): of topics, in the coordination service.
+"""AlterConfigs and IncrementalAlterConfigs (KIP-339): of topics and of brokers (KIP-226), in the
+coordination service.
 
 Any broker writes them, as in Kafka with ZooKeeper; all learn of it by their watches.
 """
@@ -12,12 +13,14 @@ from typing import Any, Final
 
 from kio.static.primitive import i8
 
+from neaptide.clusters.broker.coordination.znodes import topic_entity
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.settings import InvalidSettingError, topic_settings
 from neaptide.clusters.broker.server.apis.describing import Resource
 from neaptide.clusters.broker.server.apis.entities import NO_THROTTLE, code, in_response
 from neaptide.clusters.broker.server.apis.row import ApiContext, PendingRequest, ResponseLater
 from neaptide.clusters.broker.server.config import ServerConfig
+from neaptide.clusters.broker.server.dynamic_settings import DynamicSettings
 from neaptide.clusters.broker.storage.config import SettingError, check_topic, log_config
 from neaptide.clusters.broker.wire.codec import make, response_class
 
@@ -34,11 +37,13 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-_LISTS: Final = (
-    "cleanup.policy",
-    "follower.replication.throttled.replicas",
-    "leader.replication.throttled.replicas",
-)
+# What each is where nothing is set.
+_LISTS: Final = {
+    "cleanup.policy": "delete",
+    "follower.replication.throttled.replicas": "",
+    "leader.replication.throttled.replicas": "",
+    "log.cleanup.policy": "delete",
+}
 
 
 class _RefusedError(Exception):
@@ -97,18 +102,30 @@ async def _alter_one(
     checks_only: bool,
 ) -> None:
     name = str(resource.resource_name)
-    if int(resource.resource_type) != Resource.TOPIC:
-        raise _RefusedError(Error.INVALID_REQUEST, "only the settings of topics can be altered")
-    if name not in context.metadata().topics:
-        raise _RefusedError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    config = context.config
-    checked = partial(_checked, config, partial(change, resource))
-    checked(await context.controller_requests.settings_of(name))
+    requests, changed = context.controller_requests, partial(change, resource)
+    match int(resource.resource_type):
+        case Resource.TOPIC:
+            if name not in context.metadata().topics:
+                raise _RefusedError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            entity, checked = topic_entity(name), partial(_of_topic, context.config, changed)
+        case Resource.BROKER:
+            of_broker = context.settings.entity(name)
+            if of_broker is None:
+                raise _RefusedError(
+                    Error.INVALID_REQUEST,
+                    f"this is broker {context.config.broker_id}: it cannot alter broker {name!r}",
+                )
+            entity, checked = of_broker, partial(_of_broker, context.settings, of_broker, changed)
+        case _:
+            raise _RefusedError(
+                Error.INVALID_REQUEST, "only settings of topics and brokers can be altered"
+            )
+    checked(await requests.settings_of(entity))
     if not checks_only:
-        await context.controller_requests.alter_settings(name, checked)
+        await requests.alter_settings(entity, checked)
 
 
-def _checked(config: ServerConfig, change: Change, before: Settings) -> Settings:
+def _of_topic(config: ServerConfig, change: Change, before: Settings) -> Settings:
     after = change(before)
     try:
         check_topic(after)
@@ -116,6 +133,15 @@ def _checked(config: ServerConfig, change: Change, before: Settings) -> Settings
         topic_settings(after, config.replication)
     except (SettingError, InvalidSettingError) as error:
         raise _RefusedError(Error.INVALID_CONFIG, str(error)) from None
+    return after
+
+
+def _of_broker(dynamic: DynamicSettings, entity: str, change: Change, before: Settings) -> Settings:
+    after = change(before)
+    try:
+        dynamic.check(entity, after)
+    except (SettingError, InvalidSettingError) as error:
+        raise _RefusedError(Error.INVALID_REQUEST, str(error)) from None
     return after
 
 
@@ -140,10 +166,11 @@ def _changed(resource: Any, before: Settings) -> Settings:
         if operation in (Operation.APPEND, Operation.SUBTRACT):
             if name not in _LISTS:
                 raise _RefusedError(Error.INVALID_CONFIG, f"{name} is no list")
-            there = [word for word in after.get(name, "").split(",") if word]
-            given = value.split(",")
+            there = [word for word in after.get(name, _LISTS[name]).split(",") if word]
+            given = [word for word in value.split(",") if word]
             kept = [word for word in there if word not in given]
-            value = ",".join(kept if operation == Operation.SUBTRACT else [*kept, *given])
+            added = [*there, *(word for word in dict.fromkeys(given) if word not in there)]
+            value = ",".join(kept if operation == Operation.SUBTRACT else added)
         elif operation != Operation.SET:
             raise _RefusedError(Error.INVALID_REQUEST, f"there is no operation {operation}")
         after[name] = value

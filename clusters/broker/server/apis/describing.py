@@ -15,8 +15,13 @@ from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.settings import topic_settings
 from neaptide.clusters.broker.server.apis.entities import NO_THROTTLE, code, in_response
 from neaptide.clusters.broker.server.apis.row import ApiContext, PendingRequest, ResponseLater
-from neaptide.clusters.broker.server.config import ServerConfig
-from neaptide.clusters.broker.storage.config import SETTINGS, LogConfig, log_config
+from neaptide.clusters.broker.server.dynamic_settings import DYNAMIC, DynamicSettings
+from neaptide.clusters.broker.storage.config import (
+    SETTINGS,
+    WITHOUT_EFFECT,
+    LogConfig,
+    log_config,
+)
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, response_class
 
@@ -62,6 +67,8 @@ class Source(IntEnum):
     """Where a value comes from, as Kafka numbers it."""
 
     TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3  # of all brokers
     STATIC_BROKER = 4
     DEFAULT = 5
 
@@ -103,12 +110,12 @@ async def _described(version: int, asked: Any, context: ApiContext) -> Any:
     found: list[Described] = []
     error, message = Error.NONE, None
     if kind == Resource.TOPIC and name in context.metadata().topics:
-        own = await context.controller_requests.settings_of(name)
-        found = list(settings_of_topic(context.config, own))
+        own = await context.controller_requests.settings_of_topic(name)
+        found = list(settings_of_topic(context.settings, own))
     elif kind == Resource.TOPIC:
         error = Error.UNKNOWN_TOPIC_OR_PARTITION
-    elif kind == Resource.BROKER and name in ("", str(context.config.broker_id)):
-        found = list(settings_of_broker(context.config))
+    elif kind == Resource.BROKER and context.settings.entity(name) is not None:
+        found = list(settings_of_broker(context.settings, of_all=not name))
     else:
         error, message = Error.INVALID_REQUEST, f"{name!r} is not described by this broker"
     wanted = asked.configuration_keys
@@ -119,7 +126,7 @@ async def _described(version: int, asked: Any, context: ApiContext) -> Any:
         resource_type=i8(kind),
         resource_name=name,
         configs=tuple(
-            _config(version, one, read_only=kind == Resource.BROKER)
+            _config(version, one, read_only=kind == Resource.BROKER and one.name not in DYNAMIC)
             for one in found
             if wanted is None or one.name in wanted
         ),
@@ -127,7 +134,7 @@ async def _described(version: int, asked: Any, context: ApiContext) -> Any:
 
 
 def _config(version: int, one: Described, *, read_only: bool) -> Any:
-    """`read_only`: settings of brokers cannot be altered here, those of topics can."""
+    """`read_only`: it cannot be altered while the broker runs."""
     is_secret = any(word in one.name for word in _SECRETS)
     return make(
         in_response(Api.DESCRIBE_CONFIGS, version, "DescribeConfigsResourceResult"),
@@ -142,19 +149,27 @@ def _config(version: int, one: Described, *, read_only: bool) -> Any:
     )
 
 
-def settings_of_topic(config: ServerConfig, own: Mapping[str, str]) -> Iterator[Described]:
+def settings_of_topic(dynamic: DynamicSettings, own: Mapping[str, str]) -> Iterator[Described]:
     """What a topic may set, with the values that hold."""
+    config = dynamic.current
     logs, rules = log_config(config.settings, own), topic_settings(own, config.replication)
     values = {one.topic_name: getattr(logs, one.field) for one in SETTINGS}
     values |= {one.name.replace("_", "."): getattr(rules, one.name) for one in fields(rules)}
+    values |= {**WITHOUT_EFFECT, **{name: own[name] for name in own if name in WITHOUT_EFFECT}}
     of_brokers = {one.topic_name: [name for name, _ in one.broker_names] for one in SETTINGS}
     for name, value in sorted(values.items()):
-        of_broker = _source(config, *of_brokers.get(name, ()), name)
+        of_broker = _source(dynamic, *of_brokers.get(name, ()), name)
         yield _as_text(name, value, Source.TOPIC if name in own else of_broker)
 
 
-def settings_of_broker(config: ServerConfig) -> Iterator[Described]:
-    """All that this broker was given, and what else it reads."""
+def settings_of_broker(dynamic: DynamicSettings, *, of_all: bool) -> Iterator[Described]:
+    """All that this broker was given, and what else it reads; or what is set for all brokers."""
+    config = dynamic.current
+    if of_all:
+        for name in sorted(DYNAMIC):
+            if dynamic.is_of_all(name):
+                yield _as_text(name, config.settings[name], Source.DYNAMIC_DEFAULT_BROKER)
+        return
     replication, unset = config.replication, LogConfig()
     values = {
         name: getattr(unset, one.field)
@@ -168,12 +183,19 @@ def settings_of_broker(config: ServerConfig) -> Iterator[Described]:
     values |= config.settings
     for name, value in sorted(values.items()):
         if not name.startswith(_OF_NEAPTIDE):
-            yield _as_text(name, value, _source(config, name))
+            yield _as_text(name, value, _source(dynamic, name))
 
 
-def _source(config: ServerConfig, *names: str) -> Source:
-    is_given = any(name in config.settings for name in names)
-    return Source.STATIC_BROKER if is_given else Source.DEFAULT
+def _source(dynamic: DynamicSettings, *names: str) -> Source:
+    """`names`: of a broker's settings, any of which may give the value."""
+    for is_given, source in (
+        (dynamic.is_own, Source.DYNAMIC_BROKER),
+        (dynamic.is_of_all, Source.DYNAMIC_DEFAULT_BROKER),
+        (dynamic.is_static, Source.STATIC_BROKER),
+    ):
+        if any(map(is_given, names)):
+            return source
+    return Source.DEFAULT
 
 
 def _as_text(name: str, value: Any, source: Source) -> Described:

@@ -90,6 +90,7 @@ def decode_fetch(
     named = tuple({one.partition: one for one in each}.values())
     is_follower = int(replica.replica_id) >= 0
     request.fetch.is_committed = reads_committed(entity)
+    request.fetch.is_of_follower = is_follower
     request.fetch.context = _context_of(request, entity, named, context, is_follower=is_follower)
     asked = request.fetch.context.asked
     if min_bytes > 1:  # measured only where it matters: one byte is there, or nothing is
@@ -106,8 +107,18 @@ def decode_fetch(
         int(getattr(replica, "replica_epoch", UNKNOWN_BROKER_EPOCH)),
         request.fetch.is_committed,
         None if is_follower else getattr(entity, "rack_id", None),
+        _throttled(asked, context) if is_follower else frozenset(),
     )
     return event if has_isolation_level(entity) else Refused(event, Error.UNKNOWN_SERVER_ERROR)
+
+
+def _throttled(
+    asked: Iterable[events.FetchedPartition], context: ApiContext
+) -> frozenset[TopicPartition]:
+    quota = context.leader_quota
+    if quota is None or not quota.is_exceeded:
+        return frozenset()
+    return frozenset(one.partition for one in asked if quota.is_throttled(one.partition))
 
 
 def _context_of(
@@ -171,6 +182,9 @@ def encode_fetch(
             if limit or nothing_yet:
                 records, error = context.reader.read(result.partition, wanted, limit, nothing_yet)
                 budget -= len(records)
+                quota = context.leader_quota if request.fetch.is_of_follower else None
+                if quota is not None and quota.is_throttled(result.partition):
+                    quota.record(len(records))
                 nothing_yet = nothing_yet and not records
                 result = result if error is Error.NONE else replace(result, error=error)
         return result, records

@@ -10,6 +10,12 @@ from kio.static.primitive import i32, i64
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.events import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.server.apis.entities import (
     NO_THROTTLE,
@@ -39,19 +45,32 @@ EPOCH_VERSION: Final = 2
 # From this version of ListOffsets on, clients know OFFSET_NOT_AVAILABLE (KIP-207).
 OFFSET_NOT_AVAILABLE_VERSION: Final = 5
 
+# The least timestamp that stands for something in versions before 9.
+_LEAST_TIMESTAMP: Final = {
+    **dict.fromkeys(range(7), EARLIEST_TIMESTAMP),
+    7: MAX_TIMESTAMP,
+    8: EARLIEST_LOCAL_TIMESTAMP,
+}
+
 # --- ListOffsets ----------------------------------------------------------------------------------
+
+
+def _timestamp(asked: int, least: int) -> int:
+    """What no version knows where this version does not know it."""
+    return asked if asked >= least else LATEST_TIERED_TIMESTAMP - 1
 
 
 def decode_list_offsets(
     request: PendingRequest, entity: Any, context: ApiContext
 ) -> events.ListOffsetsRequested | Refused:
+    least = _LEAST_TIMESTAMP.get(request.header.version, LATEST_TIERED_TIMESTAMP)
     event = events.ListOffsetsRequested(
         request.id,
         int(entity.replica_id),
         tuple(
             events.OffsetAsked(
                 TopicPartition(str(topic.name), int(partition.partition_index)),
-                int(partition.timestamp),
+                _timestamp(int(partition.timestamp), least),
                 int(getattr(partition, "current_leader_epoch", -1)),
             )
             for topic in entity.topics
@@ -85,9 +104,9 @@ def _list_offsets(
     topic_class = in_response(Api.LIST_OFFSETS, version, "ListOffsetsTopicResponse")
 
     def partition(result: effects.OffsetResult) -> Any:
-        error, timestamp, offset = result.error, -1, result.offset
+        error, timestamp, offset, epoch = result.error, -1, result.offset, result.leader_epoch
         if result.look_up is not None:
-            error, timestamp, offset = looked_up[result.partition]
+            error, timestamp, offset, epoch = looked_up[result.partition]
         if error is Error.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_VERSION:
             error = Error.LEADER_NOT_AVAILABLE
         return make(
@@ -96,7 +115,7 @@ def _list_offsets(
             error_code=code(error),
             timestamp=i64(timestamp),
             offset=i64(offset),
-            leader_epoch=i32(result.leader_epoch),
+            leader_epoch=i32(epoch),
         )
 
     return make(

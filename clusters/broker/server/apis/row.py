@@ -18,6 +18,7 @@ from neaptide.clusters.broker.replication.replicas.metadata_cache import Metadat
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.server.controller_requests import ControllerRequests
 from neaptide.clusters.broker.server.crowd import Crowd
+from neaptide.clusters.broker.server.dynamic_settings import DynamicSettings
 from neaptide.clusters.broker.server.fetch_session import (
     FetchContext,
     FetchSessionCache,
@@ -25,6 +26,7 @@ from neaptide.clusters.broker.server.fetch_session import (
 )
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.log_reader import LogReader
+from neaptide.clusters.broker.server.replication_quota import ReplicationQuota
 from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.codec import Header
@@ -37,6 +39,7 @@ class FetchSlot:
 
     context: FetchContext = field(default_factory=lambda: Sessionless(()))
     is_committed: bool = False  # committed records alone are wanted
+    is_of_follower: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class PendingRequest:
 class ApiContext:
     """What decoding, handling and encoding use of the broker."""
 
-    config: ServerConfig
+    settings: DynamicSettings
     crowd: Crowd
     reader: LogReader
     topic_creation: AutoTopicCreation
@@ -73,6 +76,12 @@ class ApiContext:
     topic_names: TopicNames = field(default_factory=lambda: TopicNames(dict))
     # None: there are no fetch sessions.
     fetch_sessions: FetchSessionCache | None = None
+    leader_quota: ReplicationQuota | None = None
+
+    @property
+    def config(self) -> ServerConfig:
+        """As it is now."""
+        return self.settings.current
 
 
 # --- responses, as in Kafka's RequestChannel ------------------------------------------------------
