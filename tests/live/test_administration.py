@@ -359,7 +359,8 @@ def test_the_newest_record_is_found_by_its_time(own_or_kafka: LiveCluster) -> No
     admin = AdminClient({"bootstrap.servers": own_or_kafka.bootstrap, "log_level": 0})
 
     def newest() -> tuple[int, int]:
-        asked = {TopicPartition(topic, 0): OffsetSpec.max_timestamp()}
+        newest_record = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(topic, 0): newest_record}
         [found] = admin.list_offsets(asked).values()
         result = found.result(DEADLINE_S)
         return result.offset, result.timestamp

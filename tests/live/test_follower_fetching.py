@@ -25,7 +25,7 @@ RECORDS = 20
     scope="module",
     params=proof_but(["neaptide:2.8", "neaptide:4.0", "kafka:3.9.1"], "neaptide:4.0"),
 )
-def cluster(
+def own_or_kafka(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveCluster]:
     directory = tmp_path_factory.mktemp("racks")
@@ -45,7 +45,7 @@ def cluster(
 
 @pytest.mark.parametrize("broker", BROKERS)
 def test_f14_librdkafka_reads_from_the_broker_of_its_rack(
-    cluster: LiveCluster, broker: int
+    own_or_kafka: LiveCluster, broker: int
 ) -> None:
     """Its own statistics say from whom."""
     seen: list[int] = []
@@ -56,7 +56,7 @@ def test_f14_librdkafka_reads_from_the_broker_of_its_rack(
 
     consumer = Consumer(
         {
-            "bootstrap.servers": cluster.bootstrap,
+            "bootstrap.servers": own_or_kafka.bootstrap,
             "client.rack": f"rack-{broker}",
             "group.id": "none",
             "enable.auto.commit": False,
@@ -82,10 +82,10 @@ def test_f14_librdkafka_reads_from_the_broker_of_its_rack(
     assert values == [b"%d" % number for number in range(RECORDS)]
 
 
-def test_f14_a_consumer_of_before_is_sent_to_the_leader(cluster: LiveCluster) -> None:
-    leader = cluster.state("t")["leader"]
+def test_f14_a_consumer_of_before_is_sent_to_the_leader(own_or_kafka: LiveCluster) -> None:
+    leader = own_or_kafka.state("t")["leader"]
     follower = next(broker for broker in BROKERS if broker != leader)
     for version, error in ((10, "not_leader_or_follower"), (11, "none")):
-        with RawConnection(cluster.client_port(follower)) as connection:
+        with RawConnection(own_or_kafka.client_port(follower)) as connection:
             answer = fetched(connection.ask(fetch_request("t", 0, version=version)))
         assert answer.error_code.name == error

@@ -28,6 +28,7 @@ def test_a_brokers_own_value_goes_before_that_of_all_and_both_before_the_file() 
     one.take(ALL_BROKERS, {"log.cleaner.backoff.ms": "2"})
     one.take(OWN, {"log.cleaner.backoff.ms": "3"})
     one.take(ALL_BROKERS, {"log.cleaner.backoff.ms": "4"})
+    assert one.of_all == {"log.cleaner.backoff.ms": "4"}
     one.take(OWN, {})
     one.take(OWN, {})  # which is no change
     one.take(ALL_BROKERS, {})

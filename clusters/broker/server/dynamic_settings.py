@@ -55,8 +55,10 @@ class DynamicSettings:
             return ALL_BROKERS
         return self._own if name == str(self._static.broker_id) else None
 
-    def is_of_all(self, name: str) -> bool:
-        return name in self._of[ALL_BROKERS]
+    @property
+    def of_all(self) -> Mapping[str, str]:
+        """What is set for all brokers."""
+        return self._of[ALL_BROKERS]
 
     def is_own(self, name: str) -> bool:
         return name in self._of[self._own]

@@ -166,9 +166,8 @@ def settings_of_broker(dynamic: DynamicSettings, *, of_all: bool) -> Iterator[De
     """All that this broker was given, and what else it reads; or what is set for all brokers."""
     config = dynamic.current
     if of_all:
-        for name in sorted(DYNAMIC):
-            if dynamic.is_of_all(name):
-                yield _as_text(name, config.settings[name], Source.DYNAMIC_DEFAULT_BROKER)
+        for name, value in sorted(dynamic.of_all.items()):
+            yield _as_text(name, value, Source.DYNAMIC_DEFAULT_BROKER)
         return
     replication, unset = config.replication, LogConfig()
     values = {
@@ -190,7 +189,7 @@ def _source(dynamic: DynamicSettings, *names: str) -> Source:
     """`names`: of a broker's settings, any of which may give the value."""
     for is_given, source in (
         (dynamic.is_own, Source.DYNAMIC_BROKER),
-        (dynamic.is_of_all, Source.DYNAMIC_DEFAULT_BROKER),
+        (dynamic.of_all.__contains__, Source.DYNAMIC_DEFAULT_BROKER),
         (dynamic.is_static, Source.STATIC_BROKER),
     ):
         if any(map(is_given, names)):
