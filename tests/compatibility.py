@@ -14,8 +14,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -23,10 +25,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests import kafka_tools
 from tests.live.cluster import LiveCluster
 
 SYSTEMS: Final = ("kafka:3.9.1", "neaptide:2.1", "neaptide:4.0")
 PAGE: Final = Path("docs/compatibility.md")
+TOOLS: Final = "kafka-tools"
 # What the suites want of brokers that they do not start themselves.
 SETTINGS: Final = {
     "auto.create.topics.enable": "true",
@@ -214,38 +218,57 @@ def packages(suite: Suite, directory: Path) -> Path:
     return made
 
 
-def outcomes(
-    suite: Suite, root: Path, path: Sequence[Path], system: str, directory: Path
-) -> Mapping[str, Outcome]:
-    """Of each test of the suite on brokers of that system."""
+@contextmanager
+def brokers(
+    system: str, directory: Path, count: int, settings: Mapping[str, str]
+) -> Iterator[LiveCluster]:
     kind, _, number = system.partition(":")
     is_own = kind == "neaptide"
-    report = directory / "report.xml"
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
         cluster = LiveCluster(
             directory / "cluster",
-            {**SETTINGS, **suite.settings},
-            members=tuple(range(suite.brokers)),
+            {**SETTINGS, **settings},
+            members=tuple(range(count)),
             generation=number if is_own else "0.11",
             kafka=None if is_own else number,
         )
         try:
-            first = cluster.bootstrap.partition(",")[0]
-            environment = {
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(map(str, path)),
-                **suite.switches(root, first, TAKEN_FOR[system]),
-            }
-            flags = ["-q", "-p", "no:neaptide", "-p", "no:cacheprovider", "--tb=native"]
-            command = [sys.executable, "-m", "pytest", *flags, "--timeout", "120"]
-            command += [*suite.options, "-k", suite.left_out, f"--junit-xml={report}", *suite.tests]
-            with (directory / "output").open("wb") as output:
-                subprocess.run(command, cwd=root, env=environment, stdout=output, stderr=output)
+            yield cluster
         finally:
             cluster.close()
+
+
+def outcomes(
+    suite: Suite, root: Path, path: Sequence[Path], system: str, directory: Path
+) -> Mapping[str, Outcome]:
+    """Of each test of the suite on brokers of that system."""
+    report = directory / "report.xml"
+    with brokers(system, directory, suite.brokers, suite.settings) as cluster:
+        first = cluster.bootstrap.partition(",")[0]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, path)),
+            **suite.switches(root, first, TAKEN_FOR[system]),
+        }
+        flags = ["-q", "-p", "no:neaptide", "-p", "no:cacheprovider", "--tb=native"]
+        command = [sys.executable, "-m", "pytest", *flags, "--timeout", "120"]
+        command += [*suite.options, "-k", suite.left_out, f"--junit-xml={report}", *suite.tests]
+        with (directory / "output").open("wb") as output:
+            subprocess.run(command, cwd=root, env=environment, stdout=output, stderr=output)
+    if not report.exists():
+        raise SystemExit(f"{suite.client} on {system} was not played: see {directory / 'output'}.")
     cases = ElementTree.parse(report).iter("testcase")
     return {_name(case): _outcome(case) for case in cases}
+
+
+def outcomes_of_tools(system: str, directory: Path) -> Mapping[str, Outcome]:
+    """Of each command of Kafka's on three brokers of that system."""
+    with brokers(system, directory, 3, {}) as cluster:
+        return {
+            one.command.name: Outcome("passed") if one.is_well else Outcome("failed", one.complaint)
+            for one in kafka_tools.play(cluster.bootstrap, directory)
+        }
 
 
 def _name(case: ElementTree.Element) -> str:
@@ -266,20 +289,20 @@ def _outcome(case: ElementTree.Element) -> Outcome:
 HEADING: Final = (
     "# Other people's suites on our own broker",
     "",
-    "The tests that clients have for themselves, by their own switches,."
+    "The tests that clients have for themselves, by their own switches, and Kafka's tools."
     " `make compatibility` plays them and writes this page; `python -m tests.compatibility"
     " --suite NAME` plays one.",
     "",
 )
 
 
-def section(suite: Suite, found: Mapping[str, Mapping[str, Outcome]]) -> str:
+def section(heading: str, what: str, found: Mapping[str, Mapping[str, Outcome]]) -> str:
     """Markdown: counts, then each test that did not pass on all systems."""
     systems = list(found)
     lines = [
-        f"## {suite.client} {version(suite.client)}",
+        f"## {heading}",
         "",
-        f"Left out: {suite.why_left_out}.",
+        what,
         "",
         "| system | passed | failed | skipped |",
         "|---|---|---|---|",
@@ -298,9 +321,9 @@ def section(suite: Suite, found: Mapping[str, Mapping[str, Outcome]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def with_section(page: str, suite: Suite, new: str) -> str:
-    """The page with that section in the place of the suite's old one, or at its end."""
-    head = f"## {suite.client} "
+def with_section(page: str, name: str, new: str) -> str:
+    """The page with that section in the place of the old one of that name, or at its end."""
+    head = f"## {name} "
     parts = page.split("\n## ")
     kept = [parts[0].rstrip("\n")]
     kept += [f"## {part}".rstrip("\n") for part in parts[1:]]
@@ -321,24 +344,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     of = {suite.client: suite for suite in SUITES}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--system", action="append", choices=SYSTEMS)
-    parser.add_argument("--suite", action="append", choices=list(of))
-    parser.add_argument("--checkout", type=Path, help="the client's sources, for one suite")
+    parser.add_argument("--suite", action="append", choices=[*of, TOOLS])
+    parser.add_argument(
+        "--checkout", action="append", default=[], metavar="SUITE=DIRECTORY", help="its sources"
+    )
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--keep", type=Path, help="a new directory for what the suites print")
     given = parser.parse_args(arguments)
+    checkouts = {
+        name: Path(directory)
+        for name, _, directory in (one.partition("=") for one in given.checkout)
+    }
     page = given.page.read_text(encoding="utf-8") if given.page.exists() else "\n".join(HEADING)
     with tempfile.TemporaryDirectory() as made:
-        for name in given.suite or of:
-            suite = of[name]
+        for name in given.suite or [*of, TOOLS]:
             directory = (given.keep or Path(made)) / name
-            directory.mkdir(parents=True)
-            root = sources(suite, directory, given.checkout)
-            path = (root, packages(suite, directory))
-            found = {}
             for system in given.system or SYSTEMS:
-                (directory / system).mkdir()
-                found[system] = outcomes(suite, root, path, system, directory / system)
-            page = with_section(page, suite, section(suite, found))
+                (directory / system).mkdir(parents=True)
+            if name == TOOLS:
+                heading = f"{TOOLS} {kafka_tools.VERSION}"
+                what = "Each has to print what it is called for (`tests/kafka_tools.py`)."
+                play = outcomes_of_tools
+            else:
+                suite = of[name]
+                heading = f"{name} {version(name)}"
+                what = f"Left out: {suite.why_left_out}."
+                root = sources(suite, directory, checkouts.get(name))
+                play = partial(outcomes, suite, root, (root, packages(suite, directory)))
+            found = {system: play(system, directory / system) for system in given.system or SYSTEMS}
+            page = with_section(page, name, section(heading, what, found))
             given.page.write_text(page, encoding="utf-8")
 
 

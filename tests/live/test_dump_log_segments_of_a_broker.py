@@ -48,3 +48,19 @@ def test_r8_kafka_reads_what_every_client_wrote_with_every_compression(
     assert payloads == written * len(BROKERS)
     assert offsets == list(range(len(written))) * len(BROKERS)
     assert text.count("isvalid: true") == text.count("baseOffset: ")
+
+
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4"])
+def test_p6_a_topics_batches_are_compressed_as_it_says(
+    cluster: LiveCluster, topic_name: str, compression: str
+) -> None:
+    settings = {"compression.type": compression}
+    topic = cluster.create_topic(topic_name, settings=settings)
+    values = [b"value-%d" % number for number in range(100)]
+    for client in ("confluent-kafka", "kafka-python", "aiokafka"):
+        CLIENTS[client].produce(cluster.bootstrap, topic, values, -1, "none")
+        assert CLIENTS["confluent-kafka"].consume(cluster.bootstrap, topic, 100)[:100] == values
+    cluster.await_isr(topic, BROKERS)
+    for broker in BROKERS:
+        text = dump(sorted((cluster.log_directory(broker) / f"{topic}-0").glob("*.log")))
+        assert set(re.findall(r"compresscodec: (\S+)", text)) == {compression}

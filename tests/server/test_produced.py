@@ -11,8 +11,9 @@ from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.interface.events import ProducedBatch
 from neaptide.clusters.broker.server.produced import Accepted, TooMuchAtOnceError, produced_batch
-from neaptide.clusters.broker.storage.record_batch import parse_batches
-from tests.storage.batches import NOW_MS, batch
+from neaptide.clusters.broker.storage.compression import NUMBERS
+from neaptide.clusters.broker.storage.record_batch import BatchHeader, parse_batches, records
+from tests.storage.batches import COMPRESSIONS, NOW_MS, batch
 
 HOUR_MS = 3_600_000
 
@@ -116,3 +117,38 @@ def test_a_batch_of_a_transaction_names_its_producer(
     changed[22] |= 0b1_0000  # attributes: isTransactional
     struct.pack_into(">I", changed, 17, crc32c(changed[21:]))
     assert error_of(bytes(changed), Accepted(NOW_MS)) is error
+
+
+def _without_bytes(header: BatchHeader) -> BatchHeader:
+    return header._replace(length=0, attributes=0, checksum=0)
+
+
+def is_as_before(before: bytes, after: bytes, compression: int) -> bool:
+    """The same records, offsets, times and producer, compressed so."""
+    [old], [new] = parse_batches(before), parse_batches(after)  # which looks at the checksum
+    same = _without_bytes(old) == _without_bytes(new)
+    assert list(records(before, 0, old)) == list(records(after, 0, new))
+    assert old.attributes & ~7 == new.attributes & ~7
+    return same and new.compression == compression
+
+
+@pytest.mark.parametrize("after", NUMBERS)
+@pytest.mark.parametrize("before", COMPRESSIONS)
+def test_p6_a_topic_may_have_its_batches_compressed_otherwise(before: str, after: str) -> None:
+    """Also where the records are many snappy blocks."""
+    producer = 7, 1, 3
+    sound = batch(0, [b"a" * 40_000, b"b", None], compression=before, producer=producer)
+    accepted = Accepted(NOW_MS, compression=NUMBERS[after])
+    made = produced_batch(sound, 7, accepted, names_invalid_records=True, at_once=True)
+    assert made.error is Error.NONE
+    assert made.size == len(bytes_of(made))
+    assert is_as_before(sound, bytes_of(made), NUMBERS[after])
+    kept = produced_batch(sound, 7, Accepted(NOW_MS), names_invalid_records=True, at_once=True)
+    assert bytes_of(kept) == sound
+
+
+def test_p6_to_compress_much_is_not_done_at_once() -> None:
+    much = batch(0, [b"x" * 200_000])
+    with pytest.raises(TooMuchAtOnceError):
+        error_of(much, Accepted(NOW_MS, compression=NUMBERS["gzip"]))
+    assert error_of(much, Accepted(NOW_MS, compression=NUMBERS["uncompressed"])) is Error.NONE

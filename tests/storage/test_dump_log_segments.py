@@ -9,9 +9,14 @@ import pytest
 
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage.cleaner import LastOfProducer
+from neaptide.clusters.broker.storage.compression import NUMBERS
 from neaptide.clusters.broker.storage.config import LogConfig
 from neaptide.clusters.broker.storage.log import Log
-from neaptide.clusters.broker.storage.record_batch import records
+from neaptide.clusters.broker.storage.record_batch import (
+    parse_batches,
+    records,
+    with_compression,
+)
 from tests.storage.batches import COMPRESSIONS, NOW_MS, batch, with_headers
 from tests.storage.dumped import dump
 
@@ -125,3 +130,22 @@ def test_r8_the_twin_kafka_complains_of_an_index_entry_that_is_wrong(
     content[byte] ^= 1
     broken.write_bytes(bytes(content))
     assert complaint in dump([broken], "--verify-index-only")
+
+
+def test_p6_kafka_reads_what_was_compressed_here(tmp_path: Path) -> None:
+    """`compression.type`: every type, from every other."""
+    log = Log.open(tmp_path / "t-0", TopicPartition("t", 0), LogConfig())
+    for before in COMPRESSIONS:
+        for after in NUMBERS.values():
+            offset = log.log_end_offset
+            made = batch(offset, [b"v%d" % offset, b"x" * 70_000], compression=before)
+            [header] = parse_batches(made)
+            log.append(*with_headers(with_compression(made, header, after)))
+    log.flush()
+    log.close()
+    text = dump(sorted(log.directory.glob("*.log")), "--deep-iteration", "--print-data-log")
+    payloads = re.findall(r"payload: (v\S+)$", text, re.MULTILINE)
+    assert payloads == [f"v{offset}" for offset in range(0, log.log_end_offset, 2)]
+    assert text.count("isvalid: true") == text.count("baseOffset: ") == len(payloads)
+    codecs = re.findall(r"compresscodec: (\S+)", text)
+    assert codecs == ["none", "gzip", "snappy", "lz4", "zstd"] * len(COMPRESSIONS)

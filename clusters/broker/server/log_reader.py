@@ -14,7 +14,7 @@ from neaptide.clusters.broker.replication.interface.events import MAX_TIMESTAMP
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.transactions import AbortedTransaction
 from neaptide.clusters.broker.server.produced import RECORDS_AT_ONCE, Accepted
-from neaptide.clusters.broker.storage.compression import NONE
+from neaptide.clusters.broker.storage.compression import NONE, NUMBERS
 from neaptide.clusters.broker.storage.config import LOG_APPEND_TIME
 from neaptide.clusters.broker.storage.errors import OffsetOutOfRangeError, RecordBatchError
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
@@ -55,6 +55,7 @@ class LogReader:
             min(off, config.message_timestamp_before_max_ms),
             min(off, after_max_ms if after is None else after),
             config.is_compacted,
+            NUMBERS.get(config.compression_type),
         )
 
     def sizes(self) -> Mapping[TopicPartition, int]:

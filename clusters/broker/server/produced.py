@@ -29,6 +29,7 @@ from neaptide.clusters.broker.storage.record_batch import (
     walk_records,
     whole_batches,
     with_append_time,
+    with_compression,
     with_max_timestamp,
 )
 
@@ -36,6 +37,7 @@ _FIRST_VERSION_WITH_ZSTD: Final = 7  # KIP-110
 # What is walked over at once, in about 10 ms; for more, others would have to wait.
 RECORDS_AT_ONCE: Final = 10_000
 UNCOMPRESSED_BYTES_AT_ONCE: Final = 1 << 20
+COMPRESSED_BYTES_AT_ONCE: Final = 1 << 17  # where they are compressed otherwise
 
 _ERRORS: Final = {
     "CORRUPT_MESSAGE": Error.CORRUPT_MESSAGE,
@@ -55,6 +57,7 @@ class Accepted:
 
     `is_append_time`: records get the time of their append (message.timestamp.type); otherwise they
     keep their own, which may be so far before or after the clock. `needs_keys`: it is compacted.
+    `compression`: that of all its batches; None: each keeps its producer's.
     """
 
     now_ms: int
@@ -62,6 +65,7 @@ class Accepted:
     before_max_ms: int = 2**63 - 1
     after_max_ms: int = 2**63 - 1
     needs_keys: bool = False
+    compression: int | None = None
 
 
 class TooMuchAtOnceError(Exception):
@@ -93,9 +97,11 @@ def produced_batch(
         records = with_append_time(records, header, accepted.now_ms)
     else:
         records = with_max_timestamp(records, header, latest)
+    if accepted.compression is not None:
+        records = with_compression(records, parse_batches(records)[0], accepted.compression)
     return ProducedBatch(
         header.offset_count,
-        header.size,
+        len(records),
         records,
         producer=sequence_of(header),
     )
@@ -118,6 +124,9 @@ def _walk(records: bytes, header: BatchHeader, accepted: Accepted, *, at_once: b
     """The largest timestamp of the records."""
     limit = UNCOMPRESSED_BYTES_AT_ONCE if at_once else UNCOMPRESSED_BYTES_MAX
     if at_once and header.record_count > RECORDS_AT_ONCE:
+        raise TooMuchAtOnceError
+    is_changed = accepted.compression not in (None, header.compression)
+    if at_once and is_changed and header.size > COMPRESSED_BYTES_AT_ONCE:
         raise TooMuchAtOnceError
     try:
         earliest, latest = walk_records(records, 0, header, limit)

@@ -1,14 +1,15 @@
-"""Kafka's compression types, for reading: gzip, snappy, lz4 and zstd by their numbers.
+"""Kafka's compression types: gzip, snappy, lz4 and zstd by their numbers.
 
-Nothing is ever compressed here: batches pass through the broker as clients made them. Snappy comes
-in two shapes: the Java clients' blocks with a header of their own (snappy-java), and one bare
-block (librdkafka). Whoever reads says how large the records may be at most: a few kilobytes of zstd
-can be gigabytes of zeros.
+Batches pass through the broker as clients made them, unless `compression.type` says otherwise.
+Snappy comes in two shapes: the Java clients' blocks with a header of their own (snappy-java), and
+one bare block (librdkafka). Whoever reads says how large the records may be at most: a few
+kilobytes of zstd can be gigabytes of zeros.
 Source: "Compression" in Kafka's protocol guide; snappy-java's stream format.
 """
 
 from __future__ import annotations
 
+import gzip
 import struct
 import zlib
 from collections.abc import Callable, Mapping
@@ -30,6 +31,7 @@ UNCOMPRESSED_BYTES_MAX: Final = 104_857_600
 
 _SNAPPY_JAVA_MAGIC: Final = b"\x82SNAPPY\x00"
 _SNAPPY_JAVA_HEADER_SIZE: Final = 16
+_SNAPPY_BLOCK: Final = 1 << 15
 _GZIP: Final = 16 + zlib.MAX_WBITS  # zlib's way to say that there is a gzip header
 _FIRST_GUESS: Final = 1 << 16
 _RATIO_GUESSED: Final = 8
@@ -113,6 +115,46 @@ _CODECS: Final[Mapping[int, Callable[[memoryview, int], bytes]]] = {
     3: _into(cramjam.lz4.decompress_into),
     ZSTD: _into(cramjam.zstd.decompress_into),
 }
+
+
+# As `compression.type` names them.
+NUMBERS: Final[Mapping[str, int]] = {
+    "uncompressed": NONE,
+    "gzip": 1,
+    "snappy": 2,
+    "lz4": 3,
+    "zstd": ZSTD,
+}
+
+
+def _snappy_java(data: bytes) -> bytes:
+    """As the Java clients write it: version, lowest version that can read it, then blocks."""
+    blocks = [_SNAPPY_JAVA_MAGIC, struct.pack(">ii", 1, 1)]
+    for at in range(0, len(data), _SNAPPY_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[at : at + _SNAPPY_BLOCK]))
+        blocks += [struct.pack(">i", len(block)), block]
+    return b"".join(blocks)
+
+
+def _lz4(data: bytes) -> bytes:
+    """In blocks that do not depend on each other: the Java clients read no others."""
+    compressor = cramjam.lz4.Compressor(block_linked=False)
+    compressor.compress(data)
+    return bytes(compressor.finish())
+
+
+_COMPRESSORS: Final[Mapping[int, Callable[[bytes], bytes]]] = {
+    NONE: bytes,
+    1: gzip.compress,
+    2: _snappy_java,
+    3: _lz4,
+    ZSTD: lambda data: bytes(cramjam.zstd.compress(data)),
+}
+
+
+def compress(compression: int, data: bytes) -> bytes:
+    """The records of a batch."""
+    return _COMPRESSORS[compression](data)
 
 
 def is_known(compression: int) -> bool:

@@ -32,6 +32,7 @@ class LogConfig:
     retention_ms: int = 7 * 24 * _HOUR_MS  # negative: kept for ever
     retention_bytes: int = -1  # negative: without limit
     cleanup_policy: str = "delete"
+    compression_type: str = "producer"
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = LONG_MAX
@@ -111,6 +112,12 @@ SETTINGS: Final = (
         one_of=("delete", "compact"),
     ),
     _Setting(
+        "compression_type",
+        "compression.type",
+        (("compression.type", 1),),
+        one_of=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    ),
+    _Setting(
         "min_cleanable_dirty_ratio",
         "min.cleanable.dirty.ratio",
         (("log.cleaner.min.cleanable.ratio", 1),),
@@ -155,7 +162,6 @@ _FLAGS: Final = ("true", "false")
 # What else a topic can have, as Kafka 3.9 knows it, and what each must be: one of some words, a
 # number in a range (None: anything).
 _OTHERS: Final[Mapping[str, tuple[str, ...] | tuple[int, int] | None]] = {
-    "compression.type": ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     "compression.gzip.level": (-1, 9),
     "compression.lz4.level": (1, 17),
     "compression.zstd.level": (-131_072, 22),
@@ -178,7 +184,6 @@ _OTHERS: Final[Mapping[str, tuple[str, ...] | tuple[int, int] | None]] = {
 
 # Settings of topics that Kafka has and that change nothing here, with what they are unless set.
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
-    "compression.type": "producer",
     "file.delete.delay.ms": "60000",
     "message.downconversion.enable": "true",
     "preallocate": "false",

@@ -2,7 +2,8 @@
 
 Not a codec for producers: batches are taken as clients made them and stay as they are. Only the
 base offset and the partition leader epoch are ever written, which the checksum leaves out for that
-reason; a time, and what compaction leaves, are covered by it: then it is made anew. Records are
+reason; a time, what compaction leaves and another compression are covered by it: then it is made
+anew. Records are
 decoded to look into a log (a replica's log after a run, an offset for a timestamp), and walked over
 before they get there.
 kio's own record reader is not used because it cuts timestamps to seconds.
@@ -23,6 +24,7 @@ from kio.serial.readers import read_signed_varint, read_signed_varlong
 from neaptide.clusters.broker.storage.compression import (
     NONE,
     UNCOMPRESSED_BYTES_MAX,
+    compress,
     decompress,
     is_known,
 )
@@ -250,6 +252,25 @@ def with_append_time(batch: bytes, header: BatchHeader, append_time_ms: int) -> 
     struct.pack_into(">h", buffer, _CHECKSUMMED_FROM, attributes)
     struct.pack_into(">q", buffer, _MAX_TIMESTAMP_POSITION, append_time_ms)
     _renew_checksum(buffer, 0, header)
+    return bytes(buffer)
+
+
+def with_compression(batch: bytes, header: BatchHeader, compression: int) -> bytes:
+    """One batch whose records are compressed so (`compression.type`), whatever they were before.
+
+    Raises RecordBatchError where they cannot be decompressed.
+    """
+    if header.compression == compression:
+        return batch
+    body = compress(
+        compression, decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size])
+    )
+    changed = header._replace(
+        length=HEADER_SIZE - _SIZE_OVERHEAD + len(body),
+        attributes=header.attributes & ~_COMPRESSION_MASK | compression,
+    )
+    buffer = bytearray(_HEADER.pack(*changed) + body)
+    _renew_checksum(buffer, 0, changed)
     return bytes(buffer)
 
 
