@@ -351,6 +351,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--keep", type=Path, help="a new directory for what the suites print")
     given = parser.parse_args(arguments)
+    pairs = (one.partition("=") for one in given.checkout)
     checkouts = {
         name: Path(directory)
         for name, _, directory in (one.partition("=") for one in given.checkout)

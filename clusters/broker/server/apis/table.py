@@ -79,7 +79,7 @@ _ROWS: Final = (
             "2.0": Versions(1, 3),
             "2.1": Versions(1, 4),
             "2.8": Versions(1, 6),
-            "4.0": Versions(1, 10),
+            "4.0": Versions(1, 9),  # v10 waits for tiered storage, of which there is none
         },
         AnsweredByCore(
             events.ListOffsetsRequested,
