@@ -352,10 +352,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--keep", type=Path, help="a new directory for what the suites print")
     given = parser.parse_args(arguments)
     pairs = (one.partition("=") for one in given.checkout)
-    checkouts = {
-        name: Path(directory)
-        for name, _, directory in (one.partition("=") for one in given.checkout)
-    }
+    checkouts = {name: Path(directory) for name, _, directory in pairs}
     page = given.page.read_text(encoding="utf-8") if given.page.exists() else "\n".join(HEADING)
     with tempfile.TemporaryDirectory() as made:
         for name in given.suite or [*of, TOOLS]:
