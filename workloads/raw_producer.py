@@ -57,11 +57,13 @@ class RawProducer:
     def begin(self) -> None:
         """The first record registers the partition."""
 
-    def send(self, partition: int, value: str, *, waits: bool) -> int | None:
+    def send(
+        self, partition: int, value: str, key: str | None = None, *, waits: bool
+    ) -> int | None:
         """The offset; None: nobody has waited for it."""
         self._until_answered(lambda: self._coordinator.ask(self._partition_request(partition)))
         connection = Connection(self._leader(partition))
-        request = self._produce_request(partition, value)
+        request = self._produce_request(partition, value, key)
         self._sequence += 1
         if not waits:
             connection.send(request)
@@ -106,8 +108,9 @@ class RawProducer:
             v3_and_below_topics=(topic(name=TopicName(self._topic), partitions=(i32(partition),)),),
         )
 
-    def _produce_request(self, partition: int, value: str) -> Any:
-        batch = transactional_batch(value.encode(), *self._producer, self._sequence)
+    def _produce_request(self, partition: int, value: str, key: str | None) -> Any:
+        record = None if key is None else key.encode(), value.encode()
+        batch = transactional_batch(record, *self._producer, self._sequence)
         kind = kind_of("produce", 3, "PartitionProduceData")
         data = kind(index=i32(partition), records=batch)
         topic = kind_of("produce", 3, "TopicProduceData")
@@ -131,9 +134,11 @@ class RawProducer:
             time.sleep(_AGAIN_S)
 
 
-def transactional_batch(value: bytes, producer_id: int, epoch: int, sequence: int) -> bytes:
-    """One record of a transaction, in format v2."""
-    batch = bytearray(record_batch([(None, value)], int(time.time() * 1000)))
+def transactional_batch(
+    record: tuple[bytes | None, bytes], producer_id: int, epoch: int, sequence: int
+) -> bytes:
+    """One record (key and value) of a transaction, in format v2."""
+    batch = bytearray(record_batch([record], int(time.time() * 1000)))
     struct.pack_into(">h", batch, _ATTRIBUTES_AT, _TRANSACTIONAL)
     struct.pack_into(">qhi", batch, _PRODUCER_AT, producer_id, epoch, sequence)
     struct.pack_into(">I", batch, _CHECKSUM_AT, crc32c(bytes(batch[_ATTRIBUTES_AT:])))

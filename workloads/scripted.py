@@ -107,11 +107,13 @@ class _Producer(_Client):
         self.say({"event": "began", "at_ns": self.now_ns()})
         return self._try(self._producer.begin_transaction)
 
-    def do_send(self, records: list[str], partition: int, waits: bool, deadline_s: float) -> str:
+    def do_send(
+        self, records: list[str], partition: int, key: str | None, waits: bool, deadline_s: float
+    ) -> str:
         for record in records:
             invoked_ns = self.now_ns()
             self._left += 1
-            self.say({"event": "sending", "value": record, "partition": partition})
+            self.say({"event": "sending", "value": record, "partition": partition, "key": key})
 
             def delivered(
                 error: Any, message: Any, record: str = record, invoked_ns: int = invoked_ns
@@ -122,6 +124,7 @@ class _Producer(_Client):
                         "event": "sent",
                         "value": record,
                         "partition": partition,
+                        "key": key,
                         "offset": None if error is not None else message.offset(),
                         "error": None if error is None else str(error.name()),
                         "invoked_ns": invoked_ns,
@@ -131,7 +134,11 @@ class _Producer(_Client):
 
             try:
                 self._producer.produce(
-                    self.config.topic, value=record, partition=partition, on_delivery=delivered
+                    self.config.topic,
+                    value=record,
+                    key=key,
+                    partition=partition,
+                    on_delivery=delivered,
                 )
             except KafkaException as refused:  # such a producer is fenced: nothing left it
                 self.notify(refused)
@@ -141,6 +148,7 @@ class _Producer(_Client):
                         "event": "sent",
                         "value": record,
                         "partition": partition,
+                        "key": key,
                         "offset": None,
                         "error": NOT_SENT,
                         "invoked_ns": invoked_ns,
@@ -196,19 +204,21 @@ class _RawTransactions(_Client):
         self._producer.begin()
         return ""
 
-    def do_send(self, records: list[str], partition: int, waits: bool, deadline_s: float) -> str:
+    def do_send(
+        self, records: list[str], partition: int, key: str | None, waits: bool, deadline_s: float
+    ) -> str:
         for record in records:
             invoked_ns, error, offset = self.now_ns(), None, None
-            self.say({"event": "sending", "value": record, "partition": partition})
+            self.say({"event": "sending", "value": record, "partition": partition, "key": key})
             try:
-                offset = self._producer.send(partition, record, waits=waits)
+                offset = self._producer.send(partition, record, key, waits=waits)
             except RawError as failed:
                 error = str(failed)
                 self.say({"event": "notified", "error": error})
             if waits:
                 ends = {"invoked_ns": invoked_ns, "completed_ns": self.now_ns()}
-                said = {"value": record, "partition": partition, "offset": offset, "error": error}
-                self.say({"event": "sent", **said, **ends})
+                said = {"value": record, "partition": partition, "key": key, "offset": offset}
+                self.say({"event": "sent", **said, "error": error, **ends})
         return ""
 
     def do_commit_transaction(self, deadline_s: float) -> str:
@@ -437,7 +447,7 @@ class _Running:
     asked: int = 0
     transaction: list[dict[str, Any]] | None = None  # its sends, while one is open
     began_ns: int = 0
-    sending: dict[str, int] = field(default_factory=dict)  # record → its partition
+    sending: dict[str, dict[str, Any]] = field(default_factory=dict)  # by record: partition and key
     committing: dict[tuple[int, int], int] = field(default_factory=dict)  # → when it was asked
 
 
@@ -550,7 +560,7 @@ class ScriptedClients:
             case "began":
                 running.transaction, running.began_ns = [], row["at_ns"]
             case "sending":
-                running.sending[row["value"]] = row["partition"]
+                running.sending[row["value"]] = {"partition": row["partition"], "key": row["key"]}
             case "sent":
                 self._sent(running, row)
             case "ended":
@@ -592,8 +602,8 @@ class ScriptedClients:
         """A transaction is one operation: all of it happened, or nothing, or nobody knows."""
         kind = "info" if row["error"] else "ok" if row["commits"] else "fail"
         left = [
-            {"value": value, "partition": partition, "offset": None, "error": None}
-            for value, partition in running.sending.items()
+            {"value": value, **sent, "offset": None, "error": None}
+            for value, sent in running.sending.items()
         ]
         rows = [*(running.transaction or []), *left]
         running.sending = {}
@@ -604,8 +614,8 @@ class ScriptedClients:
         """Its process is over: nobody knows the end of what it had begun."""
         now_ns = self._recorder.now_ns()
         begun = [
-            {"value": value, "partition": partition, "offset": None, "error": "_DESTROY"}
-            for value, partition in running.sending.items()
+            {"value": value, **sent, "offset": None, "error": "_DESTROY"}
+            for value, sent in running.sending.items()
         ]
         rows = [*(running.transaction or []), *begun]
         self._write_sends(running, rows, "info", running.began_ns, now_ns, "_DESTROY")
@@ -636,6 +646,7 @@ class ScriptedClients:
                 partition=row["partition"],
                 offset=row["offset"],
                 value=text_of(row["value"]),
+                key=None if row["key"] is None else text_of(row["key"]),
                 acks="all",
                 error=error or row["error"],
             )

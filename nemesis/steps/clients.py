@@ -184,10 +184,13 @@ class Send(ToClient, OfRecords):
     records: tuple[str, ...]
     """Several records, in order."""
     partition: Partition = 0
+    key: str | None = None
+    """The key of each record, as a compacted topic needs it. Not set: none."""
     waits: _Waits = True
 
     def words(self) -> str:
-        return f"{self.client} sends {', '.join(self.records)}"
+        key = "" if self.key is None else f", of the key {self.key!r}"
+        return f"{self.client} sends {', '.join(self.records)}{key}"
 
 
 @step(FAMILY, "commit_transaction", _PRODUCER, words="{0.client} commits its transaction")

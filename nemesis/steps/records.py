@@ -69,7 +69,7 @@ class Produce(OfRecords):
     def words(self) -> str:
         size = f", {self.size_bytes} bytes each" if self.size_bytes else ""
         to = f", by a client that knows {self.to} only" if self.to else ""
-        key = "" if self.key is None else f", of the key {self.key}"
+        key = "" if self.key is None else f", of the key {self.key!r}"
         return f"sends {', '.join(self.records)} with acks={self.acks}{key}{size}{to}"
 
     def brief(self) -> str:

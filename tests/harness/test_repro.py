@@ -63,9 +63,11 @@ PLAYED = {
         "not-enough-after-append",
         "stale-diverging-answer",
         "compaction-loss",
+        "marker-compacted-away",
     ),
     "neaptide:4.0": (
         "compaction-loss",
+        "marker-compacted-away",
         "isr-of-one-loss-1",
         "isr-of-one-loss-2",
         "last-in-isr-loses-its-disk",

@@ -264,6 +264,33 @@ def test_r10_a_marker_goes_when_nothing_of_its_transaction_is_left_and_its_time_
     assert not any(one.is_control for one in log.snapshot().headers())
 
 
+@pytest.mark.parametrize(
+    ("markers_have_keys", "key", "stays"),
+    [
+        (True, b"\0\0\0\1", False),
+        (True, b"\0\0\0\0", True),  # of a marker that aborts
+        (True, b"other", True),
+        (False, b"\0\0\0\1", True),
+    ],
+)
+def test_r10_up_to_3_2_a_record_with_the_key_of_a_marker_takes_that_away(
+    open_log: OpenLog, markers_have_keys: bool, key: bytes, stays: bool
+) -> None:
+    """KAFKA-14055: what it committed is part of an open transaction then."""
+    log = open_log(**COMPACT)
+    put(log, (b"a", b"1"), producer=(7, 0, 0), is_transactional=True)
+    put_marker(log, 7, is_commit=True)
+    put(log, (key, b"2"))
+    put(log, (b"last", b"3"))
+    dirt = log.dirt(None, NOW_MS)
+    assert dirt is not None
+    cleaning = log.begin_cleaning(dirt, {}, markers_have_keys=markers_have_keys)
+    assert log.end_cleaning(cleaning, cleaning.run())
+    markers = [one.base_offset for one in log.snapshot().headers() if one.is_control]
+    assert markers == ([1] if stays else [])
+    assert (0, b"a", b"1") in left(log)
+
+
 def test_r10_only_what_lies_in_an_aborted_transaction_is_aborted(open_log: OpenLog) -> None:
     log = open_log(**COMPACT)
     of = {"producer": (7, 0, 0), "is_transactional": True}

@@ -8,7 +8,7 @@ from neaptide.workloads.raw_producer import transactional_batch
 
 
 def test_a_batch_names_its_producer_and_is_of_a_transaction() -> None:
-    batch = transactional_batch(b"m1", 7, 3, 5)
+    batch = transactional_batch((b"k", b"m1"), 7, 3, 5)
     [header] = parse_batches(batch)
     validate_checksum(batch, 0, header)
     assert header.attributes & 0x10

@@ -108,6 +108,9 @@ class Generation:
     bounds_high_watermark: bool
     fetch_of_others: FetchOfOthers
     cleanable_up_to: CleanableUpTo
+    # A record whose key is that of a marker, four bytes, has the log cleaner take earlier markers
+    # away (up to 3.2.0: KAFKA-14055).
+    cleans_markers_by_key: bool
     # log.cleaner.enable: true from 0.9 on (KAFKA-2118).
     log_cleaner_enable: bool
     # replica.lag.max.messages: too far behind is out of sync too (up to 0.8).
@@ -228,6 +231,7 @@ _V0_10: Final = Generation(
     bounds_high_watermark=False,
     fetch_of_others=FetchOfOthers.ALL_FAILS,
     cleanable_up_to=CleanableUpTo.ACTIVE_SEGMENT,
+    cleans_markers_by_key=True,
     log_cleaner_enable=True,
     lag_max_messages=False,
     isr_checks_in_lag_time=2,
@@ -344,6 +348,7 @@ _V4_0: Final = replace(
     takes_diverging_high_watermark=False,
     fetch_of_others=FetchOfOthers.REFUSED,
     cleanable_up_to=CleanableUpTo.LAST_STABLE_OFFSET,
+    cleans_markers_by_key=False,
     eligible_leader_replicas=True,
     prefers_in_sync_replicas=True,
     caps_min_isr=True,

@@ -62,7 +62,8 @@ class LogCleaner:
         tp, dirt = found
         log = self._logs.logs[tp]
         producers = _last_batches(self._partitions()[tp].log.producers)
-        cleaning = log.begin_cleaning(dirt, producers)
+        by_key = self._config().generation.cleans_markers_by_key
+        cleaning = log.begin_cleaning(dirt, producers, markers_have_keys=by_key)
         try:
             cleaned = await self._in_thread(cleaning.run)
         except (FileNotFoundError, RecordBatchError) as error:

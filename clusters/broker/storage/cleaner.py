@@ -72,7 +72,8 @@ class CleanedSegment:
 class Cleaning:
     """One pass over a log up to `end_offset`; dirty from `first_dirty_offset` on.
 
-    `cuts`: how often the log had been cut when this began.
+    `cuts`: how often the log had been cut when this began. `markers_have_keys`: a marker goes where
+    a later record has its key, whatever is left of its transaction (KAFKA-14055).
     """
 
     topic_partition: TopicPartition
@@ -84,6 +85,7 @@ class Cleaning:
     aborted: Aborted
     producers: Mapping[int, LastOfProducer]
     cuts: int
+    markers_have_keys: bool = False
 
     def run(self) -> tuple[CleanedSegment, ...]:
         """Writes the new segments beside the old ones, flushed; by any thread.
@@ -210,6 +212,10 @@ class _Pass:
         """A marker stays while anything of its transaction was there when this began."""
         had_data = header.producer_id in self.has_data
         self.has_data.discard(header.producer_id)
+        if self.cleaning.markers_have_keys:
+            [marker] = records(whole, 0, header)
+            if marker.key is not None and marker.offset < self.newest.get(marker.key, -1):
+                return b""
         return whole if had_data or keeps_old else b""
 
     def _kept_of_data(self, header: BatchHeader, whole: bytes, keeps_old: bool) -> bytes:

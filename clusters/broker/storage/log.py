@@ -523,7 +523,13 @@ class Log:
             return self.log_start_offset
         return self.cleaned_to
 
-    def begin_cleaning(self, dirt: Dirt, producers: Mapping[int, LastOfProducer]) -> Cleaning:
+    def begin_cleaning(
+        self,
+        dirt: Dirt,
+        producers: Mapping[int, LastOfProducer],
+        *,
+        markers_have_keys: bool = False,
+    ) -> Cleaning:
         """A pass over it, which a thread may run. `producers`: the last batches of all that are
         known."""
         end_offset = self._segments[dirt.segments].base_offset
@@ -550,6 +556,7 @@ class Log:
             by_producer(self.aborted_within(self._segments[0].base_offset, end_offset)),
             producers,
             self._cuts,
+            markers_have_keys,
         )
 
     def end_cleaning(self, cleaning: Cleaning, cleaned: Sequence[CleanedSegment]) -> bool:
