@@ -107,6 +107,8 @@ def encode_produce(
             base_offset=result.base_offset,
             log_append_time=None if appended_ms is None else tz_aware_from_i64(i64(appended_ms)),
             log_start_offset=result.log_start_offset,
+            record_errors=(),
+            error_message=None,
         )
 
     return SendResponse(

@@ -41,7 +41,13 @@ from neaptide.clusters.broker.wire.apis import Api, Versions
 _ROWS: Final = (
     ApiRow(
         Api.PRODUCE,
-        {"0.8": Versions(3, 5), "2.0": Versions(3, 6), "2.1": Versions(3, 7)},
+        {
+            "0.8": Versions(3, 5),
+            "2.0": Versions(3, 6),
+            "2.1": Versions(3, 7),
+            "2.8": Versions(3, 9),  # with a sentence for an error from v8 on (KIP-467)
+            "4.0": Versions(3, 11),
+        },
         AnsweredByCore(
             events.ProduceRequested,
             produce.decode_produce,
@@ -174,6 +180,7 @@ _ROWS: Final = (
             "2.0": Versions(2, 4),
             "2.1": Versions(2, 6),
             "2.8": Versions(2, 8),
+            "4.0": Versions(2, 9),
         },
         AnsweredByCore(
             events.OffsetCommitRequested,
@@ -608,7 +615,7 @@ _ROWS: Final = (
     ),
     ApiRow(
         Api.OFFSET_FOR_LEADER_EPOCH,
-        {"2.1": Versions(2, 2)},  # leader epochs for clients (KIP-320)
+        {"2.1": Versions(2, 2), "2.8": Versions(2, 4)},  # leader epochs for clients (KIP-320)
         AnsweredByCore(
             events.OffsetForLeaderEpochRequested,
             offsets.decode_offset_for_leader_epoch,
