@@ -52,14 +52,15 @@ def settle(
     Where many parts come to something in their order, the last is the first to look at.
     """
     for pending in waiting(broker, kind):
-        results = dict(pending.results)
-        for part, known in reversed(results.items()):
+        found = {}
+        for part, known in reversed(pending.results.items()):
             if known is None:
-                results[part] = outcome(pending, part)
-                if results[part] is None:
+                found[part] = outcome(pending, part)
+                if found[part] is None:
                     break
         else:
-            _answer(broker, pending, replace(pending, results=results).with_unknown(Error.NONE))
+            whole = replace(pending, results={**pending.results, **found})
+            _answer(broker, pending, whole.with_unknown(Error.NONE))
             broker.cancel_timer(DelayedOperationExpired(pending.request))
 
 
