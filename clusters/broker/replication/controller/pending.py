@@ -52,8 +52,8 @@ def settle(
     Where many parts come to something in their order, the last is the first to look at.
     """
     for pending in waiting(broker, kind):
-        found: dict[Any, Any] = {}
-        for part, known in reversed(pending.results.items()):
+        found = {}
+        for part, known in reversed(tuple(pending.results.items())):
             if known is None:
                 found[part] = outcome(pending, part)
                 if found[part] is None:
