@@ -193,7 +193,8 @@ def sources(suite: Suite, directory: Path, checkout: Path | None) -> Path:
         shutil.copytree(checkout, root)
     elif suite.repository is not None:
         clone = ["git", "clone", "--quiet", "--depth", "1", "--branch", f"v{number}"]
-        subprocess.run([*clone, suite.repository, str(root)], check=True)
+        if subprocess.run([*clone, suite.repository, str(root)]).returncode != 0:
+            raise SystemExit(f"Give the sources: --checkout {suite.client}=DIRECTORY.")
     else:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary"]
         wanted = f"{suite.client}=={number}"
