@@ -20,6 +20,7 @@ PATHS = {
     "/cluster",
     "/cluster/id",
     "/config",
+    "/config/brokers",
     "/config/changes",
     "/config/topics",
     "/controller",
