@@ -80,9 +80,10 @@ def client(name: str, kind: str, **more: str) -> ClientConfig:
 
 
 def sent(value: str, offset: int | None, error: str | None = None) -> list[Row]:
+    where: Row = {"value": value, "partition": 0, "key": f"key of {value}"}
     return [
-        {"event": "sending", "value": value, "partition": 0},
-        {"event": "sent", "value": value, "partition": 0, "offset": offset, "error": error} | ENDS,
+        {"event": "sending", **where},
+        {"event": "sent", **where, "offset": offset, "error": error} | ENDS,
     ]
 
 
@@ -103,7 +104,7 @@ def test_a_transaction_is_one_operation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: list[Row], kind: str
 ) -> None:
     begun: list[Row] = [STARTED, {"event": "began", "at_ns": 1}]
-    late: Row = {"event": "sending", "value": "m3", "partition": 0}
+    late: Row = {"event": "sending", "value": "m3", "partition": 0, "key": None}
     said = [*begun, *sent("m1", 0), *sent("m2", 1), late, *end]
     rows, reported = rows_of(tmp_path, monkeypatch, (client("p", "producer"), said))
     assert [(row["value"], row["type"], row["row"], row["offset"]) for row in rows] == [
@@ -111,6 +112,7 @@ def test_a_transaction_is_one_operation(
         ("m2", kind, 1, 1),
         ("m3", kind, 2, None),
     ]
+    assert [row["key"] for row in rows] == ["key of m1", "key of m2", None]
     assert len({row["operation"] for row in rows}) == 1
     assert [row["value"] for row in reported if row["event"] == "sent"] == ["m1", "m2"]
 

@@ -45,12 +45,16 @@ _epoch_end = log_offsets.epoch_end.own
 
 
 def refuses_no_later_epoch(
-    broker: Broker, topic_partition: TopicPartition, current_leader_epoch: int = UNDEFINED_EPOCH
+    broker: Broker,
+    topic_partition: TopicPartition,
+    current_leader_epoch: int = UNDEFINED_EPOCH,
+    *,
+    or_follower: bool = False,
 ) -> Error:
     held = broker.partitions.get(topic_partition)
     is_later = held is not None and current_leader_epoch > held.leader_epoch
     epoch = UNDEFINED_EPOCH if is_later else current_leader_epoch
-    return _leader_error(broker, topic_partition, epoch)
+    return _leader_error(broker, topic_partition, epoch, or_follower=or_follower)
 
 
 def fetches_of_any_epoch(broker: Broker, event: FetchRequested, asked: FetchedPartition) -> Error:
