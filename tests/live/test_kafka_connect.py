@@ -1,8 +1,8 @@
 """P4, R10: an application of others, Kafka Connect, keeps its state on our brokers.
 
-A distributed worker has its configuration, offsets and status in compacted topics, is a group with a
-protocol of its own, and sends what a source reads in transactions, where it may. The same on a real
-Kafka.
+A distributed worker has its configuration, offsets and status in compacted topics, is a group with
+a protocol of its own, and sends what a source reads in transactions, where it may. The same on a
+real Kafka.
 """
 
 from __future__ import annotations
