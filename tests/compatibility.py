@@ -14,8 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -23,10 +22,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from xml.etree import ElementTree
 
-import pytest
-
 from tests import kafka_tools
-from tests.live.cluster import LiveCluster
+from tests.live.cluster import running
 
 SYSTEMS: Final = ("kafka:3.9.1", "neaptide:2.1", "neaptide:4.0")
 PAGE: Final = Path("docs/compatibility.md")
@@ -86,8 +83,6 @@ _AIOKAFKA_CONFTEST: Final = """\
 import asyncio
 import gc
 import os
-
-import pytest
 
 HOST, _, PORT = os.environ["SUITE_BROKER"].partition(":")
 
@@ -219,33 +214,13 @@ def packages(suite: Suite, directory: Path) -> Path:
     return made
 
 
-@contextmanager
-def brokers(
-    system: str, directory: Path, count: int, settings: Mapping[str, str]
-) -> Iterator[LiveCluster]:
-    kind, _, number = system.partition(":")
-    is_own = kind == "neaptide"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
-        cluster = LiveCluster(
-            directory / "cluster",
-            {**SETTINGS, **settings},
-            members=tuple(range(count)),
-            generation=number if is_own else "0.11",
-            kafka=None if is_own else number,
-        )
-        try:
-            yield cluster
-        finally:
-            cluster.close()
-
-
 def outcomes(
     suite: Suite, root: Path, path: Sequence[Path], system: str, directory: Path
 ) -> Mapping[str, Outcome]:
     """Of each test of the suite on brokers of that system."""
     report = directory / "report.xml"
-    with brokers(system, directory, suite.brokers, suite.settings) as cluster:
+    settings, members = {**SETTINGS, **suite.settings}, tuple(range(suite.brokers))
+    with running(system, directory, settings, members) as cluster:
         first = cluster.bootstrap.partition(",")[0]
         environment = {
             **os.environ,
@@ -265,7 +240,7 @@ def outcomes(
 
 def outcomes_of_tools(system: str, directory: Path) -> Mapping[str, Outcome]:
     """Of each command of Kafka's on three brokers of that system."""
-    with brokers(system, directory, 3, {}) as cluster:
+    with running(system, directory, SETTINGS) as cluster:
         return {
             one.command.name: Outcome("passed") if one.is_well else Outcome("failed", one.complaint)
             for one in kafka_tools.play(cluster.bootstrap, directory)

@@ -64,6 +64,11 @@ def _read(topic: str, count: int, *options: str) -> Command:
     )
 
 
+def _moves(partition: int, replicas: list[int]) -> object:
+    moved = {"topic": "moved", "partition": partition, "replicas": replicas}
+    return {"version": 1, "partitions": [moved]}
+
+
 # A month in which the records of `moved` were not written yet; none is that old.
 _LONG_AGO: Final = "2000-01-01T00:00:00.000"
 COMMANDS: Final = (
@@ -247,40 +252,28 @@ COMMANDS: Final = (
         _REASSIGN,
         "--execute --reassignment-json-file {file}",
         "Successfully started partition reassignment for moved-0",
-        given={
-            "version": 1,
-            "partitions": [{"topic": "moved", "partition": 0, "replicas": [2, 1]}],
-        },
+        given=_moves(0, [2, 1]),
     ),
     Command(
         "kafka-reassign-partitions --verify",
         _REASSIGN,
         "--verify --reassignment-json-file {file}",
         "Reassignment of partition moved-0 is completed",
-        given={
-            "version": 1,
-            "partitions": [{"topic": "moved", "partition": 0, "replicas": [2, 1]}],
-        },
+        given=_moves(0, [2, 1]),
     ),
     Command(
         "kafka-reassign-partitions --execute --throttle",
         _REASSIGN,
         "--execute --throttle 10000000 --reassignment-json-file {file}",
         "Successfully started partition reassignment for moved-1",
-        given={
-            "version": 1,
-            "partitions": [{"topic": "moved", "partition": 1, "replicas": [2, 0]}],
-        },
+        given=_moves(1, [2, 0]),
     ),
     Command(
         "kafka-reassign-partitions --verify (throttle)",
         _REASSIGN,
         "--verify --reassignment-json-file {file}",
         "Reassignment of partition moved-1 is completed(.|\n)*Clearing topic-level throttles",
-        given={
-            "version": 1,
-            "partitions": [{"topic": "moved", "partition": 1, "replicas": [2, 0]}],
-        },
+        given=_moves(1, [2, 0]),
     ),
     Command(
         "kafka-reassign-partitions --list",

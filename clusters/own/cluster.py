@@ -151,13 +151,13 @@ class OwnZooKeeperCluster(KafkaCluster):
                 f"{node.properties}: {{{missing.args[0]}}} has no value for node {node.id} of"
                 f" {self._system.name}, which is no such node."
             ) from None
-        return {**self._defaults(), **said, **self._of_the_run()}
+        return {**self._defaults(), **said, **self._of_the_run(node.id)}
 
     def _defaults(self) -> Mapping[str, str]:
         return {**DEFAULTS, **row_of(self._system.behaves_like).settings}
 
-    def _of_the_run(self) -> Mapping[str, str]:
-        return self._spec.settings
+    def _of_the_run(self, node: int) -> Mapping[str, str]:
+        return self._spec.settings_of(node)
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -324,8 +324,8 @@ class OwnKraftCluster(OwnZooKeeperCluster, KraftCluster):
     def _defaults(self) -> Mapping[str, str]:
         return KRAFT_DEFAULTS
 
-    def _of_the_run(self) -> Mapping[str, str]:
-        return kraft_settings(self._spec.settings)
+    def _of_the_run(self, node: int) -> Mapping[str, str]:
+        return kraft_settings(self._spec.settings_of(node))
 
 
 async def _all_advertised(

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -61,6 +63,28 @@ def known_brokers(admin: AdminClient) -> frozenset[int]:
         return frozenset(admin.list_topics(timeout=DEADLINE_S).brokers)
     except KafkaException:
         return frozenset()
+
+
+@contextmanager
+def running(
+    system: str,
+    directory: Path,
+    settings: Mapping[str, str],
+    members: tuple[int, ...] = BROKERS,
+) -> Iterator[LiveCluster]:
+    """Brokers of a system by its name, `neaptide:4.0` or `kafka:3.9.1`, while the block lasts."""
+    kind, _, version = system.partition(":")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
+        cluster = (
+            LiveCluster(directory / "cluster", settings, version, members)
+            if kind == "neaptide"
+            else LiveCluster(directory / "cluster", settings, members=members, kafka=version)
+        )
+        try:
+            yield cluster
+        finally:
+            cluster.close()
 
 
 class LiveCluster:

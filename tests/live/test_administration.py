@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from kafka import KafkaAdminClient
 
-from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster, until
+from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster, running, until
 from tests.proof import proof_but
 
 pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
@@ -42,15 +42,9 @@ SYSTEMS = ["neaptide:2.1", "neaptide:4.0", "kafka:3.9.1"]
 def own_or_kafka(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveCluster]:
-    directory = tmp_path_factory.mktemp("describing")
-    kind, _, version = request.param.partition(":")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
-        own = {"generation": version} if kind == "neaptide" else {"kafka": version}
-        cluster = LiveCluster(directory, SETTINGS, **own)
+    with running(request.param, tmp_path_factory.mktemp("describing"), SETTINGS) as cluster:
         cluster.create_topic("t", settings={"retention.ms": "60000"})
         yield cluster
-        cluster.close()
 
 
 def described(cluster: LiveCluster, resource: ConfigResource) -> dict[str, tuple[str | None, str]]:
@@ -292,6 +286,8 @@ def test_f13_who_is_throttled_stays_behind_until_it_may_go_on(own_or_kafka: Live
     """A follower that comes back has too much to fetch for what it is allowed."""
     everyone = "follower.replication.throttled.replicas"
     own_or_kafka.create_topic("behind", [BROKERS], {"min.insync.replicas": "1", everyone: "*"})
+    shown = described(own_or_kafka, ConfigResource(ResourceType.TOPIC, "behind"))
+    assert shown[everyone][0] == "*"
     leader = own_or_kafka.state("behind")["leader"]
     away = next(broker for broker in BROKERS if broker != leader)
     rate = "follower.replication.throttled.rate"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster, until
+from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster, running, until
 from tests.live.raw import RawConnection, fetch_request, fetched
 from tests.proof import proof_but
 
@@ -28,19 +28,13 @@ RECORDS = 20
 def own_or_kafka(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveCluster]:
-    directory = tmp_path_factory.mktemp("racks")
-    kind, _, version = request.param.partition(":")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
-        own = {"generation": version} if kind == "neaptide" else {"kafka": version}
-        cluster = LiveCluster(directory, SETTINGS, **own)
+    with running(request.param, tmp_path_factory.mktemp("racks"), SETTINGS) as cluster:
         cluster.create_topic("t", [list(BROKERS)])
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
         for number in range(RECORDS):
             producer.produce("t", b"%d" % number, partition=0)
         assert producer.flush(DEADLINE_S) == 0
         yield cluster
-        cluster.close()
 
 
 @pytest.mark.parametrize("broker", BROKERS)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from neaptide.clusters.kafka.artifacts import class_path
-from tests.live.cluster import LiveCluster, until
+from tests.live.cluster import running, until
 
 pytestmark = [pytest.mark.live, pytest.mark.proof, pytest.mark.needs("maven")]
 JARS = tuple(f"org.apache.kafka:connect-{part}:3.9.1" for part in ("runtime", "file", "json"))
@@ -101,12 +101,8 @@ def worker(directory: Path, bootstrap: str, source_support: str) -> Iterator[Wor
     [("neaptide:2.1", "disabled"), ("neaptide:4.0", "enabled"), ("kafka:3.9.1", "enabled")],
 )
 def test_p4_r10_kafka_connect_goes_on_where_it_was(
-    own_or_kafka: str, source_support: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_or_kafka: str, source_support: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path / "state"))
-    kind, _, version = own_or_kafka.partition(":")
-    own: Any = {"generation": version} if kind == "neaptide" else {"kafka": version}
-    cluster = LiveCluster(tmp_path / "cluster", SETTINGS, **own)
     lines, copy = tmp_path / "lines", tmp_path / "copy"
     lines.write_text("".join(f"{number}\n" for number in range(100)))
 
@@ -115,7 +111,7 @@ def test_p4_r10_kafka_connect_goes_on_where_it_was(
 
     source = {"connector.class": f"{CONNECTORS}SourceConnector", "topic": "lines"}
     sink = {"connector.class": f"{CONNECTORS}SinkConnector", "topics": "lines"}
-    try:
+    with running(own_or_kafka, tmp_path, SETTINGS) as cluster:
         with worker(tmp_path, cluster.bootstrap, source_support) as first:
             for name, config, file in (("source", source, lines), ("sink", sink, copy)):
                 first.ask("/connectors", {"name": name, "config": {**config, "file": str(file)}})
@@ -124,6 +120,4 @@ def test_p4_r10_kafka_connect_goes_on_where_it_was(
             more.write("".join(f"{number}\n" for number in range(100, 130)))
         with worker(tmp_path, cluster.bootstrap, source_support):
             until(lambda: copied() >= 130, "the rest is copied", STARTS_S)
-    finally:
-        cluster.close()
     assert copy.read_text() == lines.read_text()

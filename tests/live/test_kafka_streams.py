@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from neaptide.clusters.kafka.artifacts import class_path
-from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster, until
+from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster, running, until
 
 pytestmark = [pytest.mark.live, pytest.mark.proof, pytest.mark.needs("maven")]
 STREAMS = "org.apache.kafka:kafka-streams:3.9.1"
@@ -44,17 +44,9 @@ TAKES_OVER_S = 90.0
     ],
 )
 def test_p4_kafka_streams_counts_exactly_once_although_it_is_killed(
-    system: str, guarantee: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    system: str, guarantee: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path / "state"))
-    kind, _, version = system.partition(":")
-    cluster = LiveCluster(
-        tmp_path / "cluster",
-        SETTINGS,
-        generation=version if kind == "neaptide" else "0.11",
-        kafka=version if kind == "kafka" else None,
-    )
-    try:
+    with running(system, tmp_path, SETTINGS) as cluster:
         for topic in ("lines", "counts"):
             cluster.create_topic(topic, [BROKERS] * PARTITIONS)
         counts = Counts(cluster)
@@ -66,8 +58,6 @@ def test_p4_kafka_streams_counts_exactly_once_although_it_is_killed(
         with _word_count(cluster, guarantee, tmp_path):
             until(lambda: counts.read() == wanted, "each word is counted", TAKES_OVER_S)
         counts.close()
-    finally:
-        cluster.close()
 
 
 class Counts:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.kafka_tools import COMMANDS, Command, play
-from tests.live.cluster import LiveCluster
+from tests.live.cluster import running
 from tests.proof import proof_but
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.needs("maven")]
@@ -59,15 +58,9 @@ def _chosen(system: str, *, of_groups: bool) -> list[Command]:
     ),
 )
 def test_g4_g5_tools_do_what_they_are_called_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_or_kafka: str, of_groups: bool
+    tmp_path: Path, own_or_kafka: str, of_groups: bool
 ) -> None:
     """With the seven ways to reset a group's offsets (G4), and its lag (G5)."""
-    monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path / "state"))
-    kind, _, version = own_or_kafka.partition(":")
-    own: Any = {"generation": version} if kind == "neaptide" else {"kafka": version}
-    cluster = LiveCluster(tmp_path / "cluster", SETTINGS, **own)
-    try:
+    with running(own_or_kafka, tmp_path, SETTINGS) as cluster:
         played = list(play(cluster.bootstrap, tmp_path, _chosen(own_or_kafka, of_groups=of_groups)))
-    finally:
-        cluster.close()
     assert not {one.command.name: one.output for one in played if not one.is_well}

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 
 from neaptide.clusters.broker.replication.group.committed_offsets import partition_for
-from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster, until
+from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster, running, until
 from tests.proof import proof_but
 
 pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
@@ -45,19 +45,13 @@ SYSTEMS = ["neaptide:0.10", "neaptide:2.1", "neaptide:4.0", "kafka:3.9.1"]
 def own_or_kafka(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveCluster]:
-    directory = tmp_path_factory.mktemp("membership")
-    kind, _, version = request.param.partition(":")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
-        own = {"generation": version} if kind == "neaptide" else {"kafka": version}
-        cluster = LiveCluster(directory, SETTINGS, **own)
+    with running(request.param, tmp_path_factory.mktemp("membership"), SETTINGS) as cluster:
         cluster.create_topic("t", [BROKERS] * PARTITIONS)
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         for number in range(RECORDS):
             producer.produce("t", value=str(number), partition=number % PARTITIONS)
         assert producer.flush(DEADLINE_S) == 0
         yield cluster
-        cluster.close()
 
 
 def member(cluster: LiveCluster, group: str, more: Mapping[str, Any] | None = None) -> Consumer:

@@ -21,7 +21,7 @@ from neaptide.clusters.broker.replication.transaction.transaction_metadata impor
     TRANSACTIONS_TOPIC,
 )
 from neaptide.clusters.kafka.artifacts import class_path
-from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster, until
+from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster, running, until
 from tests.proof import proof_but
 
 pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
@@ -44,14 +44,8 @@ SYSTEMS = ["neaptide:0.11", "neaptide:2.1", "neaptide:4.0", "kafka:3.9.1"]
 def own_or_kafka(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveCluster]:
-    directory = tmp_path_factory.mktemp("transactions")
-    kind, _, version = request.param.partition(":")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
-        own = {"generation": version} if kind == "neaptide" else {"kafka": version}
-        cluster = LiveCluster(directory, SETTINGS, **own)
+    with running(request.param, tmp_path_factory.mktemp("transactions"), SETTINGS) as cluster:
         yield cluster
-        cluster.close()
 
 
 def producer(cluster: LiveCluster, name: str, more: Mapping[str, Any] | None = None) -> Producer:

@@ -66,7 +66,7 @@ def test_requests_name_this_broker_or_by_nothing_all() -> None:
 
 
 def test_a_rate_is_a_limit_where_it_is_set() -> None:
-    one, _ = given()
-    assert one.rate(LEADER_RATE) is None
+    one, _ = given(leader_replication_throttled_rate="not even a number")
+    assert one.rate(LEADER_RATE) is None  # Kafka does not look into the file either
     one.take(ALL_BROKERS, {LEADER_RATE: "5"})
     assert one.rate(LEADER_RATE) == 5

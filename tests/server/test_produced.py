@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 
 import pytest
 from crc32c import crc32c
@@ -11,7 +12,7 @@ from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.interface.events import ProducedBatch
 from neaptide.clusters.broker.server.produced import Accepted, TooMuchAtOnceError, produced_batch
-from neaptide.clusters.broker.storage.compression import NUMBERS
+from neaptide.clusters.broker.storage.compression import NUMBERS, compress
 from neaptide.clusters.broker.storage.record_batch import BatchHeader, parse_batches, records
 from tests.storage.batches import COMPRESSIONS, NOW_MS, batch
 
@@ -152,3 +153,14 @@ def test_p6_to_compress_much_is_not_done_at_once() -> None:
     with pytest.raises(TooMuchAtOnceError):
         error_of(much, Accepted(NOW_MS, compression=NUMBERS["gzip"]))
     assert error_of(much, Accepted(NOW_MS, compression=NUMBERS["uncompressed"])) is Error.NONE
+
+
+@pytest.mark.parametrize("compression", NUMBERS.values())
+def test_p6_nothing_of_the_machines_clock_is_in_what_is_compressed(
+    monkeypatch: pytest.MonkeyPatch, compression: int
+) -> None:
+    made = []
+    for now_s in (1e9, 2e9):
+        monkeypatch.setattr(time, "time", lambda now_s=now_s: now_s)
+        made.append(compress(compression, b"records" * 9))
+    assert made[0] == made[1]

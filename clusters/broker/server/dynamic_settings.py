@@ -96,6 +96,6 @@ class DynamicSettings:
             self._changed()
 
     def rate(self, name: str) -> int | None:
-        """Bytes a second; None: without limit."""
-        value = self.current.settings.get(name)
+        """Bytes a second; None: without limit, whatever the file says, as in Kafka."""
+        value = self._of[self._own].get(name, self.of_all.get(name))
         return None if value is None else int(value)

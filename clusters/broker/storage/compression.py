@@ -13,6 +13,7 @@ import gzip
 import struct
 import zlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import cramjam
@@ -145,7 +146,7 @@ def _lz4(data: bytes) -> bytes:
 
 _COMPRESSORS: Final[Mapping[int, Callable[[bytes], bytes]]] = {
     NONE: bytes,
-    1: gzip.compress,
+    1: partial(gzip.compress, mtime=0),  # as the Java clients: no time of this machine is in it
     2: _snappy_java,
     3: _lz4,
     ZSTD: lambda data: bytes(cramjam.zstd.compress(data)),

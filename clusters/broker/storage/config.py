@@ -182,8 +182,11 @@ _OTHERS: Final[Mapping[str, tuple[str, ...] | tuple[int, int] | None]] = {
 }
 
 
-# Settings of topics that Kafka has and that change nothing here, with what they are unless set.
-WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+# Settings of topics that are not those of a log or of replication, with what they are unless set.
+# Only the lists of throttled replicas change anything here.
+DEFAULTS_OF_OTHERS: Final[Mapping[str, str]] = {
+    "follower.replication.throttled.replicas": "",
+    "leader.replication.throttled.replicas": "",
     "file.delete.delay.ms": "60000",
     "message.downconversion.enable": "true",
     "preallocate": "false",

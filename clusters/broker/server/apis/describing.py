@@ -17,8 +17,8 @@ from neaptide.clusters.broker.server.apis.entities import NO_THROTTLE, code, in_
 from neaptide.clusters.broker.server.apis.row import ApiContext, PendingRequest, ResponseLater
 from neaptide.clusters.broker.server.dynamic_settings import DYNAMIC, DynamicSettings
 from neaptide.clusters.broker.storage.config import (
+    DEFAULTS_OF_OTHERS,
     SETTINGS,
-    WITHOUT_EFFECT,
     LogConfig,
     log_config,
 )
@@ -155,7 +155,7 @@ def settings_of_topic(dynamic: DynamicSettings, own: Mapping[str, str]) -> Itera
     logs, rules = log_config(config.settings, own), topic_settings(own, config.replication)
     values = {one.topic_name: getattr(logs, one.field) for one in SETTINGS}
     values |= {one.name.replace("_", "."): getattr(rules, one.name) for one in fields(rules)}
-    values |= {**WITHOUT_EFFECT, **{name: own[name] for name in own if name in WITHOUT_EFFECT}}
+    values |= {name: own.get(name, unset) for name, unset in DEFAULTS_OF_OTHERS.items()}
     of_brokers = {one.topic_name: [name for name, _ in one.broker_names] for one in SETTINGS}
     for name, value in sorted(values.items()):
         of_broker = _source(dynamic, *of_brokers.get(name, ()), name)
