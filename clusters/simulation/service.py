@@ -39,6 +39,7 @@ class Service:
         "controller_epoch",
         "elections",
         "isr_changes",
+        "log_dir_events",
         "marked",
         "notifications",
         "reassignments",
@@ -55,6 +56,7 @@ class Service:
         self.topics: dict[str, TopicConfiguration] = {}
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.notifications: dict[str, tuple[TopicPartition, ...]] = {}
+        self.log_dir_events: dict[str, int] = {}
         self.isr_changes: dict[TopicPartition, int] = {}
         # What /admin/preferred_replica_election and /admin/reassign_partitions name (None, empty:
         # they are not there), and who watches which states meanwhile.
@@ -77,6 +79,7 @@ class Service:
         other.topics = self.topics
         other.states = dict(self.states)
         other.notifications = dict(self.notifications)
+        other.log_dir_events = dict(self.log_dir_events)
         other.isr_changes = dict(self.isr_changes)
         other.elections = self.elections
         other.reassignments = self.reassignments
@@ -134,22 +137,43 @@ class Service:
                 if epoch == self.controller_epoch:
                     self._gives_topic_ids = gives
                     return self._load(broker, epoch)
-            case coordination_service.NotifyIsrChange(partitions):
-                self._sequence += 1
-                name = f"isr_change_{self._sequence:010}"
-                self.notifications[name] = partitions
-                return self._to_controller(
-                    coordination_service.IsrChangeNotified((name,), partitions)
-                )
-            case coordination_service.DeleteIsrChangeNotifications(names):
-                for name in names:
-                    self.notifications.pop(name, None)
+            case (
+                coordination_service.NotifyIsrChange()
+                | coordination_service.DeleteIsrChangeNotifications()
+                | coordination_service.NotifyLogDirEvent()
+                | coordination_service.DeleteLogDirEventNotifications()
+            ):
+                return self._notify(broker, request)
             case coordination_service.CreateTopic(number, topic, configuration, gives):
                 return self._create(broker, number, topic, configuration, gives_topic_id=gives)
             case coordination_service.AllocateProducerIds():
                 return self._allocate_producer_ids(broker)
             case _:
                 return self._administer(broker, request)
+        return []
+
+    def _notify(
+        self, broker: int, request: coordination_service.NotificationRequest
+    ) -> Notifications:
+        match request:
+            case coordination_service.NotifyIsrChange(partitions):
+                self._sequence += 1
+                name = f"isr_change_{self._sequence:010}"
+                self.notifications[name] = partitions
+                changed = coordination_service.IsrChangeNotified((name,), partitions)
+                return self._to_controller(changed)
+            case coordination_service.NotifyLogDirEvent():
+                self._sequence += 1
+                name = f"log_dir_event_{self._sequence:010}"
+                self.log_dir_events[name] = broker
+                failed = coordination_service.LogDirEventNotified((name,), (broker,))
+                return self._to_controller(failed)
+            case coordination_service.DeleteIsrChangeNotifications(names):
+                for name in names:
+                    self.notifications.pop(name, None)
+            case coordination_service.DeleteLogDirEventNotifications(names):
+                for name in names:
+                    self.log_dir_events.pop(name, None)
         return []
 
     def _allocate_producer_ids(self, broker: int) -> Notifications:
@@ -202,6 +226,10 @@ class Service:
                     coordination_service.IsrChangeNotified(tuple(self.notifications), partitions),
                 )
             )
+        if self.log_dir_events:
+            brokers = tuple(dict.fromkeys(self.log_dir_events.values()))
+            failed = coordination_service.LogDirEventNotified(tuple(self.log_dir_events), brokers)
+            notified.append((broker, failed))
         if self.elections is not None:
             found = coordination_service.PreferredReplicaElectionFound(self.elections)
             notified.append((broker, found))

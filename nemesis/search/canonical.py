@@ -347,6 +347,8 @@ OF: Final[Mapping[type, Mapping[str, How | LeftOut]]] = {
     TransactionMetadata: {"started_ms": _since_ms},
     coordination_service.IsrChangeNotified: {"names": names},
     coordination_service.DeleteIsrChangeNotifications: {"names": names},
+    coordination_service.LogDirEventNotified: {"names": names},
+    coordination_service.DeleteLogDirEventNotifications: {"names": names},
     # The nodes, and the network between them.
     World: {"spec": _SAME, "partition": _SAME, "nodes": _by_broker},
     BrokerNode: {

@@ -26,6 +26,7 @@ PATHS = {
     "/controller",
     "/controller_epoch",
     "/isr_change_notification",
+    "/log_dir_event_notification",
 }
 # There as soon as an idempotent producer has asked for its id.
 ON_DEMAND = {"/latest_producer_id_block"}

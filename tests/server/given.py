@@ -27,7 +27,7 @@ from neaptide.clusters.broker.server.dynamic_settings import DynamicSettings
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.log_reader import LogReader
 from neaptide.clusters.broker.server.shell import BrokerShell
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_manager import LogManager
 from neaptide.clusters.broker.wire.codec import (
     Header,
     decode_request,
@@ -85,17 +85,18 @@ CONNECTION = cast(Connection, SimpleNamespace(listener="CLIENT", ip="127.0.0.1")
 def context() -> ApiContext:
     """Of a broker that has no logs."""
     config = server_config(GOOD)
-    logs = cast(LogDirectory, SimpleNamespace(logs={}))
+    logs = cast(LogManager, SimpleNamespace(logs={}))
     unused = cast(Any, None)
     return ApiContext(
         DynamicSettings(config, lambda: None),
         Crowd(CrowdLimits()),
-        LogReader(logs, unused),
+        LogReader(logs, unused, unused),
         unused,
         unused,
         unused,
         MetadataCache,
         lambda: None,
+        unused,
         unused,
     )
 
@@ -154,7 +155,7 @@ class World:
     def __init__(self, directory: Path, **settings: str) -> None:
         given = {name.replace("_", "."): value for name, value in settings.items()}
         self.config: ServerConfig = server_config({**GOOD, "log.dirs": str(directory), **given})
-        self.logs = LogDirectory.open(directory, 7, self.config.settings)
+        self.logs = LogManager.open([directory], 7, self.config.settings)
         self.failures: list[Exception] = []
         self.crowd = Crowd(CrowdLimits())
         self.shell = BrokerShell(self.config, self.logs, self.failures.append, self.crowd)

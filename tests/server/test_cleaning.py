@@ -23,7 +23,8 @@ from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLo
 from neaptide.clusters.broker.replication.settings import replication_settings, topic_settings
 from neaptide.clusters.broker.server.cleaning import LogCleaner
 from neaptide.clusters.broker.server.config import server_config
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.storage.log_manager import LogManager
 from tests.server.given import GOOD
 from tests.storage.batches import NOW_MS
 from tests.storage.test_cleaner import offsets, put
@@ -62,13 +63,14 @@ class Cleaned:
         self, tmp_path: Path, generation: str, batches: Mapping[TopicPartition, int], **topic: str
     ) -> None:
         self.config = server_config({**GOOD, "neaptide.generation": generation})
-        self.logs = LogDirectory.open(tmp_path / "logs", 0, {}, clock=lambda: NOW_MS)
+        self.logs = LogManager.open([tmp_path / "logs"], 0, {}, clock=lambda: NOW_MS)
         self.partitions: dict[TopicPartition, Partition] = {}
         for tp, count in batches.items():
             log = self.logs.create_log(tp, {**COMPACT, **topic})
             for number in range(count):
                 put(log, (b"k", b"%d" % number))
             self.partitions[tp] = partition(tp, count, count)
+        self.lost: list[StorageError] = []
         self.cleaner = LogCleaner(
             lambda: self.config,
             self.logs,
@@ -76,6 +78,7 @@ class Cleaned:
             lambda work: work(),
             self.in_thread,
             lambda: NOW_MS,
+            self.lost.append,
         )
 
     async def in_thread(self, work: Callable[[], Any]) -> Any:
@@ -135,7 +138,7 @@ def test_r10_a_log_that_cannot_be_read_is_left_alone_and_others_are_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     here = Cleaned(tmp_path, "2.8", {A: 3, B: 2})
-    segment = here.logs.path / "t-0" / "00000000000000000000.log"
+    segment = here.logs.paths[0] / "t-0" / "00000000000000000000.log"
     data = bytearray(segment.read_bytes())
     data[-1] ^= 1
     segment.write_bytes(bytes(data))

@@ -8,7 +8,7 @@ import pytest
 
 from neaptide.clusters.broker.server.config import server_config
 from neaptide.clusters.broker.server.process import registration
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_manager import LogManager
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_e7_an_unclean_shutdown_is_owned_up_to(
         }
     )
     if clean:
-        LogDirectory.open(tmp_path, 1, {}).shutdown()
-    logs = LogDirectory.open(tmp_path, 1, {})
+        LogManager.open([tmp_path], 1, {}).shutdown()
+    logs = LogManager.open([tmp_path], 1, {})
     assert registration(config, logs).unclean_shutdown is unclean
     logs.shutdown()

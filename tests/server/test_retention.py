@@ -7,7 +7,7 @@ from pathlib import Path
 from neaptide.clusters.broker.replication.interface.events import LogStartAdvanced
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.server.retention import apply_retention
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_manager import LogManager
 from neaptide.clusters.disks.replica_reader import log_offsets
 from tests.storage.batches import NOW_MS, batch, with_headers
 
@@ -15,8 +15,8 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SMALL = {"segment.bytes": "100", "retention.bytes": "60", "retention.ms": "-1"}
 
 
-def opened(path: Path, records: int) -> LogDirectory:
-    directory = LogDirectory.open(path, 1, {})
+def opened(path: Path, records: int) -> LogManager:
+    directory = LogManager.open([path], 1, {})
     for tp in (T0, T1):
         log = directory.create_log(tp, SMALL)
         for _ in range(records):

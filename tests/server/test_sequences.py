@@ -17,7 +17,7 @@ from neaptide.clusters.broker.server.log_effects import LogEffects, stored_repli
 from neaptide.clusters.broker.server.produced import Accepted, produced_batch
 from neaptide.clusters.broker.server.sequences import state_of
 from neaptide.clusters.broker.storage.log import Log
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_manager import LogManager
 from tests.storage.batches import NOW_MS, batch, with_headers
 from tests.storage.conftest import TP
 
@@ -44,8 +44,8 @@ CUT = {
 }
 
 
-def _opened(directory: Path) -> LogDirectory:
-    return LogDirectory.open(directory, 0, {"log.segment.bytes": "200"})
+def _opened(directory: Path) -> LogManager:
+    return LogManager.open([directory], 0, {"log.segment.bytes": "200"})
 
 
 def test_p4_a_log_says_the_same_of_its_producers_after_a_restart(tmp_path: Path) -> None:

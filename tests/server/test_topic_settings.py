@@ -13,8 +13,9 @@ from neaptide.clusters.broker.replication.interface.events import StopReplicaReq
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.server.flushing import keep_flushed
 from neaptide.clusters.broker.storage.config import SettingError, log_config
+from neaptide.clusters.broker.storage.errors import StorageError
 from neaptide.clusters.broker.storage.log import wall_clock_ms
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_manager import LogManager
 from tests.hardening.poison import SOUND
 from tests.live.raw import produce_request
 from tests.server.given import turns
@@ -172,12 +173,13 @@ def test_a9_a_log_is_flushed_when_its_flush_ms_has_passed(
     """It was looked at once a minute."""
 
     async def run() -> None:
-        logs = LogDirectory.open(tmp_path, 0, {})
+        logs = LogManager.open([tmp_path], 0, {})
         log = logs.create_log(T0, settings)
         other = logs.create_log(TopicPartition("other", 0))
         for one in (log, other):
             one.append(*with_headers(batch(0, [b"x"])))
-        flusher = asyncio.ensure_future(keep_flushed(logs, interval_ms))
+        lost: list[StorageError] = []
+        flusher = asyncio.ensure_future(keep_flushed(logs, interval_ms, lost.append))
         while log.recovery_point == 0:
             await asyncio.sleep(0.005)
             assert not flusher.done()

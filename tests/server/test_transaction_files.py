@@ -33,7 +33,7 @@ from neaptide.clusters.broker.replication.transaction.transaction_metadata impor
 )
 from neaptide.clusters.broker.server.log_effects import LogEffects, stored_replicas
 from neaptide.clusters.broker.server.sequences import state_of
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_manager import LogManager
 from tests.storage.batches import batch
 from tests.storage.conftest import TP
 from tests.storage.dumped import dump
@@ -58,7 +58,7 @@ class Disk:
     """A log directory as the core's effects fill it."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        self.logs = LogDirectory.open(directory, 0, settings or {})
+        self.logs = LogManager.open([directory], 0, settings or {})
         self.reported: list[object] = []
         self.effects = LogEffects(
             self.logs, self.reported.append, GENERATIONS["4.0"], lambda: CLOCK_MS

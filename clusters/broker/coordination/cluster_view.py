@@ -1,4 +1,4 @@
-"""What a controller reads of the cluster: brokers, topics, partition states, ISR notifications.
+"""What a controller reads of the cluster: brokers, topics, partition states, notifications.
 
 Each read of something watched sets its watch first, so that a change after it is noticed. Many
 znodes are asked for at once. What vanishes between two reads is left out: its own watch reports it.
@@ -6,13 +6,12 @@ znodes are asked for at once. What vanishes between two reads is left out: its o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Generic, TypeVar
 
 from neaptide.clusters.broker.coordination import znodes
 from neaptide.clusters.broker.coordination.client import Client, Watch
-from neaptide.clusters.broker.replication.interface.coordination_service import (
-    IsrChangeNotified,
-)
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
@@ -63,28 +62,40 @@ def states(
     }
 
 
-class IsrChanges:
-    """The notifications that are there and were not reported yet."""
+Named = TypeVar("Named")
 
-    def __init__(self, client: Client) -> None:
+
+class Notifications(Generic[Named]):
+    """Sequential znodes under a parent: those that are there and were not reported yet."""
+
+    def __init__(
+        self, client: Client, parent: str, decode: Callable[[str, bytes], Iterable[Named]]
+    ) -> None:
         self._client = client
+        self._parent = parent
+        self._decode = decode
         self._reported: set[str] = set()
 
-    def unread(self, watch: Watch) -> IsrChangeNotified | None:
-        names = self._client.children(znodes.ISR_CHANGES, watch)
+    def unread(self, watch: Watch) -> tuple[tuple[str, ...], tuple[Named, ...]] | None:
+        """Their names, and what they name; None: there are none."""
+        names = self._client.children(self._parent, watch)
         fresh = [name for name in names if name not in self._reported]
-        found = self._client.get_all([f"{znodes.ISR_CHANGES}/{name}" for name in fresh])
+        found = self._client.get_all([f"{self._parent}/{name}" for name in fresh])
         if not found:
             return None
         self._reported.update(fresh)
-        named = [
-            partition
-            for path, znode in found.items()
-            for partition in znodes.decode_partitions(path, znode.data)
-        ]
-        return IsrChangeNotified(tuple(fresh), tuple(dict.fromkeys(named)))
+        named = chain.from_iterable(self._decode(path, znode.data) for path, znode in found.items())
+        return tuple(fresh), tuple(dict.fromkeys(named))
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
-            self._client.delete(f"{znodes.ISR_CHANGES}/{name}")
+            self._client.delete(f"{self._parent}/{name}")
             self._reported.discard(name)
+
+
+def isr_changes(client: Client) -> Notifications[TopicPartition]:
+    return Notifications(client, znodes.ISR_CHANGES, znodes.decode_partitions)
+
+
+def log_dir_events(client: Client) -> Notifications[int]:
+    return Notifications(client, znodes.LOG_DIR_EVENTS, znodes.decode_log_dir_event)

@@ -29,6 +29,8 @@ CONFIGS: Final = "/config"
 CONFIG_CHANGE: Final = f"{CONFIGS}/changes/config_change_"  # a sequential znode
 ISR_CHANGES: Final = "/isr_change_notification"
 ISR_CHANGE_PREFIX: Final = f"{ISR_CHANGES}/isr_change_"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX: Final = f"{LOG_DIR_EVENTS}/log_dir_event_"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
@@ -47,6 +49,7 @@ PERSISTENT_PARENTS: Final = (
     f"{CONFIGS}/topics",
     f"{CONFIGS}/brokers",
     ISR_CHANGES,
+    LOG_DIR_EVENTS,
     "/cluster",
     ADMIN,
     DELETE_TOPICS,
@@ -296,6 +299,22 @@ def decode_partitions(name: str, data: bytes) -> tuple[TopicPartition, ...]:
             TopicPartition(str(entry["topic"]), int(entry["partition"]))
             for entry in _decode(name, data)["partitions"]
         )
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZnodeError(name, data) from error
+
+
+# --- /log_dir_event_notification/log_dir_event_N -------------------------------------------------
+
+_LOG_DIR_FAILURE: Final = 1
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    return _encode({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE})
+
+
+def decode_log_dir_event(name: str, data: bytes) -> tuple[int, ...]:
+    try:
+        return (int(_decode(name, data)["broker"]),)
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedZnodeError(name, data) from error
 

@@ -54,13 +54,18 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     CoordinationRequest,
     CreateTopic,
     DeleteIsrChangeNotifications,
+    DeleteLogDirEventNotifications,
     DeletePreferredReplicaElection,
     DeleteTopic,
+    IsrChangeNotified,
     LeaderAndIsrChanged,
     LeaderAndIsrRead,
     LoadCluster,
+    LogDirEventNotified,
     MarkTopicForDeletion,
+    NotificationRequest,
     NotifyIsrChange,
+    NotifyLogDirEvent,
     ReadLeaderAndIsr,
     ResignController,
     SessionExpired,
@@ -108,7 +113,8 @@ class ZooKeeperCoordination:
         self._new_cluster_id = session.derived_cluster_id(connect)
         self._client = Client(connect, session_timeout_ms)
         self._writer = StateWriter(self._client)
-        self._isr_changes = cluster_view.IsrChanges(self._client)
+        self._isr_changes = cluster_view.isr_changes(self._client)
+        self._log_dir_events = cluster_view.log_dir_events(self._client)
         self._worker: Worker[tuple[int, WriteLeaderAndIsr]] = Worker(
             f"zookeeper-{registration.broker_id}", self._write_states, self._on_error
         )
@@ -129,6 +135,7 @@ class ZooKeeperCoordination:
         self._on_brokers = self._watch(self._brokers_changed)
         self._on_topics = self._watch(self._topics_changed)
         self._on_isr_changes = self._watch(self._isr_changed)
+        self._on_log_dir_events = self._watch(self._log_directory_failed)
         self._on_administration = self._watch(self._administration_wanted)
         self._on_state_change: Watch = self._on_state
         self._on_settings: dict[str, Watch] = {}  # by entity
@@ -280,9 +287,16 @@ class ZooKeeperCoordination:
     def _isr_changed(self) -> None:
         if not self._is_controlling:
             return
-        event = self._isr_changes.unread(self._on_isr_changes)
-        if event is not None:
-            self._notify(event)
+        found = self._isr_changes.unread(self._on_isr_changes)
+        if found is not None:
+            self._notify(IsrChangeNotified(*found))
+
+    def _log_directory_failed(self) -> None:
+        if not self._is_controlling:
+            return
+        found = self._log_dir_events.unread(self._on_log_dir_events)
+        if found is not None:
+            self._notify(LogDirEventNotified(*found))
 
     def _administration_wanted(self) -> None:
         """By operators: elections, reassignments, deletions."""
@@ -330,10 +344,13 @@ class ZooKeeperCoordination:
                 self._notify(LeaderAndIsrRead(partitions, states))
             case WriteLeaderAndIsr():
                 self._write_states([(expiries, request)])
-            case NotifyIsrChange(partitions):
-                self._notify_isr_change(partitions)
-            case DeleteIsrChangeNotifications(names):
-                self._isr_changes.delete(names)
+            case (
+                NotifyIsrChange()
+                | DeleteIsrChangeNotifications()
+                | NotifyLogDirEvent()
+                | DeleteLogDirEventNotifications()
+            ):
+                self._notify_controller_of(request)
             case CreateTopic():
                 topic_id = self._new_topic_id() if request.gives_topic_id else None
                 self._notify(create_topic(self._client, request, topic_id))
@@ -352,6 +369,18 @@ class ZooKeeperCoordination:
         answer = administration.administer(self._client, request, self._term)
         if answer is not None:
             self._notify(answer)
+
+    def _notify_controller_of(self, request: NotificationRequest) -> None:
+        match request:
+            case NotifyIsrChange(partitions):
+                self._notify_isr_change(partitions)
+            case NotifyLogDirEvent():
+                data = znodes.encode_log_dir_event(self._registration.broker_id)
+                self._client.create_sequential(znodes.LOG_DIR_EVENT_PREFIX, data)
+            case DeleteIsrChangeNotifications(names):
+                self._isr_changes.delete(names)
+            case DeleteLogDirEventNotifications(names):
+                self._log_dir_events.delete(names)
 
     def _notify_isr_change(self, partitions: tuple[TopicPartition, ...]) -> None:
         for first in range(0, len(partitions), _NOTIFIED_AT_ONCE):
@@ -398,8 +427,10 @@ class ZooKeeperCoordination:
         marked = administration.marked_topics(self._client)
         self._writer.forget_parents()  # another controller may have deleted topics
         self._notify(ClusterLoaded(request.controller_epoch, brokers, topics, states, marked))
-        self._isr_changes = cluster_view.IsrChanges(self._client)
+        self._isr_changes = cluster_view.isr_changes(self._client)
+        self._log_dir_events = cluster_view.log_dir_events(self._client)
         self._isr_changed()
+        self._log_directory_failed()
         self._administration_wanted()
 
     def _answer(self, read: Callable[[], T], answer: concurrent.futures.Future[T]) -> None:

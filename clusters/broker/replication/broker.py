@@ -165,6 +165,10 @@ class Broker:
     stored: dict[TopicPartition, StoredReplica] = field(default_factory=dict)
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
     fetchers: dict[FetcherId, ReplicaFetcher] = field(default_factory=dict)
+    # Replicas in log directories that have failed (KIP-112). While there is such a directory, logs
+    # are made of new replicas alone: one that is missing may be in it.
+    offline: frozenset[TopicPartition] = frozenset()
+    has_offline_log_directory: bool = False
     next_sequence: int = 1  # of a fetcher's request
     delayed: dict[int, DelayedOperation] = field(default_factory=dict)
     # Requests in `delayed` by the partitions that they watch, in order of arrival.
@@ -208,6 +212,8 @@ class Broker:
             stored=dict(self.stored),
             partitions=dict(self.partitions),
             fetchers=dict(self.fetchers),
+            offline=self.offline,
+            has_offline_log_directory=self.has_offline_log_directory,
             next_sequence=self.next_sequence,
             delayed=dict(self.delayed),
             watchers=dict(self.watchers),
@@ -314,6 +320,14 @@ def start(
     rules: Generation,
     settings: ReplicationSettings,
     stored: Mapping[TopicPartition, StoredReplica],
+    *,
+    has_offline_log_directory: bool = False,
 ) -> Broker:
     """A broker as it is after reading its disk, before it knows of any other."""
-    return Broker(broker_id=broker_id, rules=rules, settings=settings, stored=dict(stored))
+    return Broker(
+        broker_id=broker_id,
+        rules=rules,
+        settings=settings,
+        stored=dict(stored),
+        has_offline_log_directory=has_offline_log_directory,
+    )

@@ -111,6 +111,9 @@ class Generation:
     # A record whose key is that of a marker, four bytes, has the log cleaner take earlier markers
     # away (up to 3.2.0: KAFKA-14055).
     cleans_markers_by_key: bool
+    # A log directory that fails takes only its own replicas offline (KIP-112, from 1.0 on); before,
+    # the broker ends.
+    survives_failed_log_directories: bool
     # log.cleaner.enable: true from 0.9 on (KAFKA-2118).
     log_cleaner_enable: bool
     # replica.lag.max.messages: too far behind is out of sync too (up to 0.8).
@@ -232,6 +235,7 @@ _V0_10: Final = Generation(
     fetch_of_others=FetchOfOthers.ALL_FAILS,
     cleanable_up_to=CleanableUpTo.ACTIVE_SEGMENT,
     cleans_markers_by_key=True,
+    survives_failed_log_directories=False,
     log_cleaner_enable=True,
     lag_max_messages=False,
     isr_checks_in_lag_time=2,
@@ -300,6 +304,7 @@ _V0_11: Final = replace(
 _V2_0: Final = replace(
     _V0_11,
     name="2.0",
+    survives_failed_log_directories=True,
     delete_topic_enable=True,
     isr_needs_epoch_start=True,
     truncation=Truncation.UNTIL_HISTORIES_MEET,

@@ -232,6 +232,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.LeaderAndIsrRequested: replica_manager.on_leader_and_isr,
     events.StopReplicaRequested: replica_manager.on_stop_replica,
     events.UpdateMetadataRequested: _on_update_metadata,
+    events.LogDirectoryFailed: replica_manager.on_log_directory_failed,
     events.BrokerSettingsChanged: replica_manager.on_broker_settings_changed,
     events.TopicSettingsChanged: replica_manager.on_topic_settings_changed,
     events.AlterPartitionResponded: _on_altered,
@@ -267,6 +268,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     coordination_service.LeaderAndIsrWritten: _on_written,
     coordination_service.LeaderAndIsrConflict: _on_conflict,
     coordination_service.IsrChangeNotified: kafka_controller.on_isr_change_notified,
+    coordination_service.LogDirEventNotified: kafka_controller.on_log_dir_event,
     coordination_service.PreferredReplicaElectionFound: (
         replica_leader_election.on_preferred_replica_election_found
     ),

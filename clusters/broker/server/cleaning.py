@@ -20,9 +20,9 @@ from neaptide.clusters.broker.replication.partition.partition_rules import (
 from neaptide.clusters.broker.replication.partition.producer_state_manager import Producers
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.storage.cleaner import CleanedSegment, Cleaning, LastOfProducer
-from neaptide.clusters.broker.storage.errors import RecordBatchError
+from neaptide.clusters.broker.storage.errors import RecordBatchError, StorageError
 from neaptide.clusters.broker.storage.log import Dirt
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_manager import LogManager
 
 _log = logging.getLogger("broker")
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -34,12 +34,14 @@ class LogCleaner:
     def __init__(
         self,
         config: Callable[[], ServerConfig],
-        logs: LogDirectory,
+        logs: LogManager,
         partitions: Callable[[], Mapping[TopicPartition, Partition]],
         when_free: Callable[[Callable[[], None]], None],
         in_thread: InThread,
         clock: Callable[[], int],
+        lose: Callable[[StorageError], None],
     ) -> None:
+        self._lose = lose
         self._config = config
         self._logs = logs
         self._partitions = partitions
@@ -49,13 +51,18 @@ class LogCleaner:
         self._uncleanable: set[TopicPartition] = set()
 
     async def run(self) -> None:
-        """Until it is cancelled. Raises StorageError."""
+        """Until it is cancelled."""
         while True:
-            if not await self.clean_filthiest():
+            try:
+                has_cleaned = await self.clean_filthiest()
+            except StorageError as error:
+                self._lose(error)
+                has_cleaned = False
+            if not has_cleaned:
                 await asyncio.sleep(self._config().log_cleaner_backoff_ms / 1000)
 
     async def clean_filthiest(self) -> bool:
-        """One pass over one log; False: none needs it."""
+        """One pass over one log; False: none needs it. Raises StorageError."""
         found = self._filthiest()
         if found is None:
             return False
@@ -75,12 +82,15 @@ class LogCleaner:
         done: asyncio.Future[None] = loop.create_future()
 
         def put_into_place() -> None:
-            if self._logs.logs.get(tp) is log and log.end_cleaning(cleaning, cleaned):
-                self._logs.checkpoint_cleaned()
-                _log.info(
-                    "%s is cleaned up to %s%s", tp, cleaning.end_offset, _gain(cleaning, cleaned)
-                )
-            done.set_result(None)
+            try:
+                if self._logs.logs.get(tp) is log and log.end_cleaning(cleaning, cleaned):
+                    self._logs.checkpoint_cleaned(tp)
+                    gain = _gain(cleaning, cleaned)
+                    _log.info("%s is cleaned up to %s%s", tp, cleaning.end_offset, gain)
+            except StorageError as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
 
         self._when_free(put_into_place)
         await done
@@ -89,10 +99,11 @@ class LogCleaner:
     def _filthiest(self) -> tuple[TopicPartition, Dirt] | None:
         """Above min.cleanable.dirty.ratio, or late."""
         rules, now_ms = self._config().generation, self._clock()
+        skipped = self._uncleanable | self._logs.futures.keys()  # who is copied stays as it is
         found = []
         for tp, partition in self._partitions().items():
             log = self._logs.logs.get(tp)  # it may not be made yet
-            if log is None or not log.config.is_compacted or tp in self._uncleanable:
+            if log is None or not log.config.is_compacted or tp in skipped:
                 continue
             dirt = log.dirt(cleanable_up_to(partition, rules), now_ms)
             if dirt and (dirt.is_late or dirt.ratio > log.config.min_cleanable_dirty_ratio):

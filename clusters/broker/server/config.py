@@ -34,7 +34,7 @@ class ServerConfig:
     listeners: tuple[Endpoint, ...]
     advertised: tuple[Endpoint, ...]
     inter_broker_listener: str
-    log_directory: Path
+    log_directories: tuple[Path, ...]
     zookeeper_connect: str
     zookeeper_session_timeout_ms: int
     socket_request_max_bytes: int
@@ -92,7 +92,9 @@ def server_config(settings: Mapping[str, str]) -> ServerConfig:
         listeners=listeners,
         advertised=advertised,
         inter_broker_listener=settings.get("inter.broker.listener.name", listeners[0].listener),
-        log_directory=Path(_required(settings, "log.dirs")),
+        log_directories=tuple(
+            Path(part.strip()) for part in _required(settings, "log.dirs").split(",")
+        ),
         zookeeper_connect=_required(settings, "zookeeper.connect"),
         zookeeper_session_timeout_ms=_number(
             settings, "zookeeper.session.timeout.ms", generation.zookeeper_session_timeout_ms
@@ -145,8 +147,11 @@ def _check(config: ServerConfig) -> None:
             "zookeeper.connect must be of the form host:port,host:port/chroot, "
             f"not {config.zookeeper_connect!r}"
         )
-    if "," in str(config.log_directory):
-        raise InvalidSettingError("log.dirs: this broker has one log directory, name only one")
+    directories = config.log_directories
+    if len({one.absolute() for one in directories}) != len(directories):
+        raise InvalidSettingError("log.dirs names a log directory twice")
+    if Path() in directories:
+        raise InvalidSettingError("log.dirs has a comma too many")
     log_config(config.settings)
 
 

@@ -23,7 +23,7 @@ from neaptide.clusters.broker.replication.transaction.transaction_metadata impor
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.storage.config import SettingError, log_config
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_manager import LogManager
 
 _log = logging.getLogger("broker")
 
@@ -34,7 +34,7 @@ class ControllerRequests:
     def __init__(
         self,
         config: ServerConfig,
-        logs: LogDirectory,
+        logs: LogManager,
         topic_creation: AutoTopicCreation,
         metadata: Callable[[], MetadataCache],
         submit: Callable[[object], None],

@@ -7,26 +7,33 @@ looked at as often as its own flush.ms needs it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.storage.log_manager import LogManager
 
 _LONGEST_S: Final = 1.0  # a log with a shorter flush.ms may come at any time
 _SHORTEST_S: Final = 0.01
 
 
-async def keep_flushed(logs: LogDirectory, scheduler_interval_ms: int | None) -> None:
-    """Until it is cancelled. A thread does it, and nobody waits. Raises StorageError."""
+async def keep_flushed(
+    logs: LogManager, scheduler_interval_ms: int | None, lose: Callable[[StorageError], None]
+) -> None:
+    """Until it is cancelled. A thread does it, and nobody waits."""
     while True:
         await asyncio.sleep(_pause_s(logs, scheduler_interval_ms))
-        for log in tuple(logs.logs.values()):
-            if log.is_flush_due:
-                flush = log.begin_flush()
-                await asyncio.to_thread(flush.sync)
-                log.end_flush(flush)
+        for tp, log in tuple(logs.logs.items()):
+            if log.is_flush_due and logs.logs.get(tp) is log:
+                try:
+                    flush = log.begin_flush()
+                    await asyncio.to_thread(flush.sync)
+                    log.end_flush(flush)
+                except StorageError as error:
+                    lose(error)
 
 
-def _pause_s(logs: LogDirectory, scheduler_interval_ms: int | None) -> float:
+def _pause_s(logs: LogManager, scheduler_interval_ms: int | None) -> float:
     if scheduler_interval_ms is not None:
         return max(_SHORTEST_S, scheduler_interval_ms / 1000)
     soonest_ms = min((log.flush_due_in_ms for log in logs.logs.values()), default=None)

@@ -1,4 +1,4 @@
-"""Effects of the core on the log directory: create, append, truncate, checkpoint.
+"""Effects of the core on the logs: create, append, truncate, checkpoint.
 
 What may be appended or cut is the core's to say; bytes and files are storage's.
 """
@@ -23,7 +23,7 @@ from neaptide.clusters.broker.server.sequences import state_of
 from neaptide.clusters.broker.storage import group_records, transaction_records
 from neaptide.clusters.broker.storage.internal_topics import encode_marker
 from neaptide.clusters.broker.storage.log import wall_clock_ms
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_manager import LogManager
 from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
 from neaptide.clusters.broker.storage.record_batch import assign, parse_header
 from neaptide.clusters.broker.storage.record_writer import KeyAndValue, record_batch
@@ -57,11 +57,11 @@ def _read(
 
 
 class LogEffects:
-    """May raise StorageError: the log directory cannot be used any more."""
+    """May raise StorageError: a log directory cannot be used any more."""
 
     def __init__(
         self,
-        logs: LogDirectory,
+        logs: LogManager,
         submit_first: Callable[[object], None],
         generation: Generation,
         clock_ms: Callable[[], int],
@@ -145,6 +145,8 @@ class LogEffects:
 
     def _truncate(self, effect: effects.TruncateLog) -> None:
         end_offset = self.logs.logs[effect.partition].truncate_to(effect.offset)
+        if future := self.logs.futures.get(effect.partition):
+            future.truncate_to(end_offset)
         if end_offset != effect.offset:
             self._submit_first(events.LogTruncated(effect.partition, end_offset))
 
@@ -177,10 +179,12 @@ class LogEffects:
 
     def _truncate_fully(self, effect: effects.TruncateFullyAndStartAt) -> None:
         self.logs.logs[effect.partition].truncate_fully_and_start_at(effect.offset)
+        if future := self.logs.futures.get(effect.partition):
+            future.truncate_fully_and_start_at(effect.offset)
 
     def _advance_log_start(self, effect: effects.AdvanceLogStartOffset) -> None:
         self.logs.logs[effect.partition].delete_records_before(effect.offset)
-        self.logs.checkpoint_log_start_offsets()
+        self.logs.checkpoint_log_start_offsets(effect.partition)
 
     def _write_epochs(self, effect: effects.WriteLeaderEpochCheckpoint) -> None:
         self.logs.logs[effect.partition].epochs.replace(effect.epochs)
@@ -189,7 +193,7 @@ class LogEffects:
         self.logs.write_high_watermarks(dict(effect.high_watermarks))
 
 
-def stored_replicas(logs: LogDirectory) -> dict[TopicPartition, StoredReplica]:
+def stored_replicas(logs: LogManager) -> dict[TopicPartition, StoredReplica]:
     """What was on disk: the core begins with that."""
     high_watermarks = logs.read_high_watermarks()
     stored = {}

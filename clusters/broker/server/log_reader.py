@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from neaptide.clusters.broker.replication.errors import Error
@@ -16,8 +17,12 @@ from neaptide.clusters.broker.replication.partition.transactions import AbortedT
 from neaptide.clusters.broker.server.produced import RECORDS_AT_ONCE, Accepted
 from neaptide.clusters.broker.storage.compression import NONE, NUMBERS
 from neaptide.clusters.broker.storage.config import LOG_APPEND_TIME
-from neaptide.clusters.broker.storage.errors import OffsetOutOfRangeError, RecordBatchError
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.errors import (
+    OffsetOutOfRangeError,
+    RecordBatchError,
+    StorageError,
+)
+from neaptide.clusters.broker.storage.log_manager import LogManager
 from neaptide.clusters.broker.storage.record_batch import first_at_or_after, parse_batches
 
 _log = logging.getLogger("broker")
@@ -32,14 +37,28 @@ class Found(NamedTuple):
     leader_epoch: int = -1
 
 
+class LogInDirectory(NamedTuple):
+    """`is_future`: a copy that is to replace its partition's log, and lags behind it."""
+
+    partition: TopicPartition
+    size_bytes: int
+    lag: int = 0
+    is_future: bool = False
+
+
 class LogReader:
-    """What is damaged on disk is an error of its partition. May raise StorageError."""
+    """What is damaged on disk is an error of its partition; a log directory that cannot be read is
+    reported by `lose`, too."""
 
     def __init__(
-        self, logs: LogDirectory, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
+        self,
+        logs: LogManager,
+        in_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
+        lose: Callable[[StorageError], None],
     ) -> None:
         self._logs = logs
         self._in_thread = in_thread
+        self._lose = lose
 
     def accepted(self, topic_partition: TopicPartition, now_ms: int, after_max_ms: int) -> Accepted:
         """What its topic accepts; `after_max_ms` is for one that sets nothing."""
@@ -58,9 +77,17 @@ class LogReader:
             NUMBERS.get(config.compression_type),
         )
 
-    def sizes(self) -> Mapping[TopicPartition, int]:
-        """How many bytes each log has."""
-        return {place: log.size_bytes for place, log in self._logs.logs.items()}
+    def log_directories(self) -> dict[Path, list[LogInDirectory] | None]:
+        """What each log directory has, in order; None: it is offline."""
+        logs = self._logs.logs
+        found: dict[Path, list[LogInDirectory] | None] = dict.fromkeys(self._logs.paths)
+        for path, directory in self._logs.online.items():
+            held = [LogInDirectory(tp, log.size_bytes) for tp, log in directory.logs.items()]
+            for tp, log in directory.futures.items():
+                lag = logs[tp].log_end_offset - log.log_end_offset if tp in logs else -1
+                held.append(LogInDirectory(tp, log.size_bytes, lag, is_future=True))
+            found[path] = sorted(held)
+        return found
 
     def bytes_available(self, topic_partition: TopicPartition, offset: int) -> int:
         log = self._logs.logs.get(topic_partition)
@@ -68,7 +95,7 @@ class LogReader:
             return 0
         try:
             return log.bytes_from(offset)
-        except RecordBatchError:  # who reads there is answered with an error
+        except (RecordBatchError, StorageError):  # who reads there is answered with an error
             return 0
 
     def read(
@@ -79,11 +106,16 @@ class LogReader:
         at_least_one: bool,
     ) -> tuple[bytes, Error]:
         """Whole batches of at most `limit` bytes, but one where `at_least_one`."""
+        log = self._logs.logs.get(topic_partition)
+        if log is None:  # its directory has failed since
+            return b"", Error.KAFKA_STORAGE_ERROR
         try:
-            log = self._logs.logs[topic_partition]
             return log.read(wanted.offset, wanted.end, limit, at_least_one), Error.NONE
         except OffsetOutOfRangeError:
             return b"", Error.NONE
+        except StorageError as error:
+            self._lose(error)
+            return b"", Error.KAFKA_STORAGE_ERROR
         except RecordBatchError as error:
             _log.warning(
                 "%s cannot be read at offset %s: %s", topic_partition, wanted.offset, error
@@ -136,6 +168,9 @@ class LogReader:
                         return Found(asked.not_found)
                     return Found(Error.NONE, timestamp, found, header.leader_epoch)
                 offset = header.next_offset
+        except StorageError as error:
+            self._lose(error)
+            return Found(Error.KAFKA_STORAGE_ERROR)
         except RecordBatchError as error:
             _log.warning("%s cannot be searched from %s on: %s", asked.partition, offset, error)
             return Found(Error.CORRUPT_MESSAGE)

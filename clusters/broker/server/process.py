@@ -1,7 +1,7 @@
-"""The life of one broker process: ports, log directory, coordination, and the end of it all.
+"""The life of one broker process: ports, log directories, coordination, and the end of it all.
 
 Order of the start: ports first (what fails cheaply fails first, and before the disk is touched),
-then the log directory with its recovery, then ZooKeeper. The clean end is the reverse, with the
+then the log directories with their recovery, then ZooKeeper. The clean end is the reverse, with the
 logs before the session, as in Kafka.
 """
 
@@ -30,7 +30,7 @@ from neaptide.clusters.broker.server.retention import keep_retention
 from neaptide.clusters.broker.server.shell import BrokerShell
 from neaptide.clusters.broker.storage.errors import StorageError
 from neaptide.clusters.broker.storage.log import wall_clock_ms
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_manager import LogManager
 
 _log = logging.getLogger("broker")
 _RECOVERY_POINT_INTERVAL_S: Final = 60.0  # log.flush.offset.checkpoint.interval.ms
@@ -121,7 +121,12 @@ async def serve(config: ServerConfig) -> int:
         loop.add_signal_handler(number, end)
     listening = _Listening(config)
     await listening.bind()
-    logs = LogDirectory.open(config.log_directory, config.broker_id, config.settings)
+    logs = LogManager.open(
+        config.log_directories,
+        config.broker_id,
+        config.settings,
+        survives=config.generation.survives_failed_log_directories,
+    )
     shell = BrokerShell(config, logs, end, listening.crowd, end)
     loop.set_exception_handler(lambda _, context: _on_unexpected(shell, context))
     coordination = ZooKeeperCoordination(
@@ -138,8 +143,8 @@ async def serve(config: ServerConfig) -> int:
     coordination.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stopper(shell, end))
-    shell.spawn(_keep_recovery_points(logs))
-    shell.spawn(keep_flushed(logs, config.log_flush_scheduler_interval_ms))
+    shell.spawn(_keep_recovery_points(shell, logs))
+    shell.spawn(keep_flushed(logs, config.log_flush_scheduler_interval_ms, shell.lose_directory))
     shell.spawn(_keep_busy(listening.crowd))
     shell.spawn(
         _forget_producers(
@@ -186,7 +191,7 @@ def _stopper(shell: BrokerShell, end: Callable[[], None]) -> Callable[[], None]:
     return stop
 
 
-def registration(config: ServerConfig, logs: LogDirectory) -> BrokerRegistration:
+def registration(config: ServerConfig, logs: LogManager) -> BrokerRegistration:
     """From 4.0 on a broker owns up to an unclean shutdown (KIP-966)."""
     unclean = config.generation.eligible_leader_replicas and not logs.was_clean
     return BrokerRegistration(
@@ -220,13 +225,13 @@ def _on_unexpected(shell: BrokerShell, context: dict[str, Any]) -> None:
         shell.end(error)
 
 
-async def _keep_recovery_points(logs: LogDirectory) -> None:
+async def _keep_recovery_points(shell: BrokerShell, logs: LogManager) -> None:
     while True:
         await asyncio.sleep(_RECOVERY_POINT_INTERVAL_S)
-        logs.checkpoint_recovery_points()
+        shell.when_free(logs.checkpoint_recovery_points)
 
 
-async def _clean(shell: BrokerShell, logs: LogDirectory) -> None:
+async def _clean(shell: BrokerShell, logs: LogManager) -> None:
     cleaner = LogCleaner(
         lambda: shell.settings.current,
         logs,
@@ -234,6 +239,7 @@ async def _clean(shell: BrokerShell, logs: LogDirectory) -> None:
         shell.when_free,
         asyncio.to_thread,
         wall_clock_ms,
+        shell.lose_directory,
     )
     await cleaner.run()
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 
 from neaptide.clusters.broker.replication.interface.events import LogStartAdvanced
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_manager import LogManager
 
 
 def apply_retention(
-    logs: LogDirectory,
+    logs: LogManager,
     high_watermarks: Mapping[TopicPartition, int],
     submit: Callable[[object], None],
     now_ms: int,
@@ -30,7 +30,7 @@ def apply_retention(
 
 
 async def keep_retention(
-    logs: LogDirectory,
+    logs: LogManager,
     high_watermarks: Callable[[], Mapping[TopicPartition, int]],
     submit: Callable[[object], None],
     when_free: Callable[[Callable[[], None]], None],

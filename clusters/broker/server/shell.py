@@ -2,7 +2,8 @@
 
 Events go into `step` one at a time; the next one waits until the effects of the last are done.
 An effect that takes long is done by a thread: then all of that waits, but not the event loop.
-Where an effect fails, nothing is done after it: the broker ends, as Kafka halts.
+Where an effect fails, nothing is done after it: the broker ends, as Kafka halts. But where a log
+directory fails and another is left, the core takes the event once more, without that directory.
 The rules of replication are not here: whoever looks for an `if` about ISR or HW is in the wrong
 file. Requests and their responses are in `kafka_apis`, effects on the log in `log_effects`, on
 other brokers in `peer_effects`, on time in `timers`.
@@ -16,7 +17,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
@@ -52,13 +54,14 @@ from neaptide.clusters.broker.server.log_effects import (
     stored_replicas,
 )
 from neaptide.clusters.broker.server.log_reader import LogReader
+from neaptide.clusters.broker.server.moving import ReplicaAlterLogDirs
 from neaptide.clusters.broker.server.peer_effects import PeerEffects
 from neaptide.clusters.broker.server.replication_quota import ReplicationQuota
 from neaptide.clusters.broker.server.timers import Timers
 from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.storage.config import SettingError
 from neaptide.clusters.broker.storage.errors import StorageError
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_manager import LogManager
 from neaptide.clusters.broker.storage.removal import remove_now
 from neaptide.clusters.broker.wire.topic_ids import TopicNames
 
@@ -74,12 +77,19 @@ _dictionaries_of: Final = attrgetter(*_DICTIONARIES)
 _others_of: Final = attrgetter(*_OTHERS)
 
 
-def _state_of(core: Broker) -> tuple[list[dict[Any, Any]], tuple[Any, ...]]:
+_State = tuple[list[dict[Any, Any]], tuple[Any, ...]]
+
+
+def _state_of(core: Broker) -> _State:
     """As `Broker.copy`, in a fraction of its time: this is done before each event."""
     return list(map(dict.copy, _dictionaries_of(core))), _others_of(core)
 
 
-def _restore(core: Broker, state: tuple[list[dict[Any, Any]], tuple[Any, ...]]) -> None:
+def _raise(error: StorageError) -> None:
+    raise error
+
+
+def _restore(core: Broker, state: _State) -> None:
     for names, values in zip((_DICTIONARIES, _OTHERS), state, strict=True):
         for name, value in zip(names, values, strict=True):
             setattr(core, name, value)
@@ -90,6 +100,15 @@ class _Work:
     """Waits among the events for its turn."""
 
     work: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """An event whose effects are being performed: how the core was before it, and those done."""
+
+    event: object
+    before: _State
+    done: list[Effect] = field(default_factory=list)
 
 
 class HaltedError(Exception):
@@ -103,7 +122,7 @@ class BrokerShell:
     def __init__(
         self,
         config: ServerConfig,
-        logs: LogDirectory,
+        logs: LogManager,
         fail: Callable[[Exception], None],
         crowd: Crowd | None = None,
         stop: Callable[[], None] = lambda: None,
@@ -116,10 +135,15 @@ class BrokerShell:
         self._on_shutdown = stop
         self._loop = asyncio.get_running_loop()
         self.core = start(
-            config.broker_id, config.generation, config.replication, stored_replicas(logs)
+            config.broker_id,
+            config.generation,
+            config.replication,
+            stored_replicas(logs),
+            has_offline_log_directory=bool(logs.offline),
         )
         self._events: deque[object] = deque()
         self._effects: deque[Effect] = deque()
+        self._taken: _Taken | None = None
         self._is_busy = False
         self._in_work: tuple[Future[Any], Callable[[Any], None]] | None = None  # by a thread
         self._has_ended = False
@@ -127,12 +151,15 @@ class BrokerShell:
         self._disk_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="disk")
         # Each may need twice the 100 MiB that a batch may come to: so there are few.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="beside")
-        logs.remove = self._remove
+        logs.remove_by(self._remove)
         self.topic_creation = AutoTopicCreation(
             config.replication.auto_create_topics_enable,
             self._metadata,
             self.submit,
             self._loop.time,
+        )
+        self.moving = ReplicaAlterLogDirs(
+            logs, lambda: self.core.offline, self.when_free, self.lose_directory
         )
         self._controller_requests = ControllerRequests(
             config, logs, self.topic_creation, self._metadata, self.submit, self.spawn
@@ -149,9 +176,11 @@ class BrokerShell:
             self._quota("follower"),
         )
         self._timers = Timers(self._loop, self.submit)
+        of_logs = LogEffects(logs, self._submit_first, config.generation, self._clock_ms).performers
+        self._of_logs = frozenset(of_logs)
         self.performers: Mapping[type, Performer] = {
             **dict.fromkeys(get_args(effects.Answer), self.apis.respond),
-            **LogEffects(logs, self._submit_first, config.generation, self._clock_ms).performers,
+            **of_logs,
             **self._peers.performers,
             **self._timers.performers,
             effects.Coordinate: self._coordinate,
@@ -167,13 +196,14 @@ class BrokerShell:
         return ApiContext(
             self.settings,
             crowd,
-            LogReader(self.logs, self._in_thread),
+            LogReader(self.logs, self._in_thread, self.lose_directory),
             self.topic_creation,
             self._controller_requests,
             self.submit,
             self._metadata,
             lambda: self.coordination.cluster_id if self.coordination else None,
             lambda listener: of_brokers if listener == between_brokers else of_clients,
+            self.moving.move,
             TopicNames(self._topic_names, lambda: self.core.metadata.topic_ids),
             self._fetch_sessions(),
             self._quota("leader"),
@@ -205,6 +235,7 @@ class BrokerShell:
         self._effects.extend(begin(self.core))
         self._work()
         self.spawn(self._read_broker_settings())
+        self.spawn(self.moving.run())
 
     # --- events and effects ----------------------------------------------------------------------
 
@@ -222,13 +253,18 @@ class BrokerShell:
         """Work that cuts logs: in its turn, and not while a thread reads them."""
         self.submit(_Work(work))
 
-    def _work(self) -> None:
+    def _work(self, first: Callable[[], None] = lambda: None) -> None:
         """Performs the effects that there are, then those of the events that wait."""
         self._is_busy = True
         try:
-            self._is_busy = self._go_on()
+            first()
+            while True:
+                try:
+                    self._is_busy = self._go_on()
+                    return
+                except StorageError as error:
+                    self._go_on_without(error)
         except (StorageError, SettingError, InvalidSettingError) as error:
-            # One log directory is all there is: without it this broker is no broker (Kafka halts).
             self.end(error)
         except Exception as error:
             _log.exception("the broker cannot go on")
@@ -236,33 +272,71 @@ class BrokerShell:
 
     def _go_on(self) -> bool:
         """Whether a thread has begun with something: then all else waits for it."""
-        done, events = self._effects, self._events
+        waiting, events = self._effects, self._events
         while not self._has_ended:
-            if done:
-                effect = done.popleft()
+            if waiting:
+                effect = waiting.popleft()
                 left = self.performers[type(effect)](effect)
                 if left is not None:
-                    self.spawn(self._finish(left))
+                    self.spawn(self._finish(effect, left))
                     return True
+                if self._taken is not None:
+                    self._taken.done.append(effect)
             elif events:
                 event = events.popleft()
+                self._taken = None
                 if type(event) is _Work:
                     event.work()
                 else:
-                    done.extend(self._step(event))
+                    waiting.extend(self._take(event))
             else:
                 break
         return False
 
-    async def _finish(self, left: InThread) -> None:
+    async def _finish(self, effect: Effect, left: InThread) -> None:
         """The rest of an effect that takes long; then what waits for it."""
         future = self._disk_threads.submit(left.work)
         self._in_work = future, left.done
-        found = await asyncio.wrap_future(future)
+        try:
+            found = await asyncio.wrap_future(future)
+        except StorageError as error:
+            self._in_work = None
+            if not self._has_ended:
+                self._work(partial(self._go_on_without, error))
+            return
         self._in_work = None
         if not self._has_ended:
             left.done(found)
+            if self._taken is not None:
+                self._taken.done.append(effect)
             self._work()
+
+    def lose_directory(self, error: StorageError) -> None:
+        """Whoever works beside the core has found that a log directory cannot be used."""
+        self.when_free(partial(_raise, error))
+
+    def _go_on_without(self, error: StorageError) -> None:
+        """The event that could not be carried out is taken again, by a core without the replicas of
+        that directory; what was done is not done again. Raises StorageError where that cannot
+        be."""
+        taken, self._taken = self._taken, None
+        if taken is None and self.logs.is_offline(error):
+            return
+        lost = self.logs.fail(error)
+        if lost is None:
+            raise error
+        if taken is None:
+            self._effects.extend(self._take(events.LogDirectoryFailed(lost)))
+            return
+        self._effects.clear()
+        _restore(self.core, taken.before)
+        again = [*self._take(events.LogDirectoryFailed(lost)), *self._take(taken.event)]
+        for effect in taken.done:
+            if effect in again:
+                again.remove(effect)
+            elif type(effect) in self._of_logs and getattr(effect, "partition", None) not in lost:
+                raise error  # this log has what the core does not know
+        self._effects.extend(again)
 
     def _finish_effects(self) -> None:
         """All effects of the last event, before the end: half of them would be a damaged broker."""
@@ -275,12 +349,13 @@ class BrokerShell:
             if left is not None:
                 left.done(left.work())
 
-    def _step(self, event: object) -> tuple[Effect, ...]:
+    def _take(self, event: object) -> tuple[Effect, ...]:
         """A step that fails changes nothing. Where it was a request's, only that one has failed.
 
         Nobody waits for an error of any other event, and without it the broker would not go on.
         """
         before = _state_of(self.core)
+        self._taken = _Taken(event, before)
         try:
             return step(self.core, event, self._clock_ms())
         except Exception:

@@ -11,21 +11,21 @@ import os
 from pathlib import Path
 from typing import Final
 
-from neaptide.clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.storage.errors import LogDirectoryInUseError
 
 _LOCK_FILE: Final = ".lock"
 
 
 class DirectoryLock:
     def __init__(self, directory: Path) -> None:
-        """Take the lock or raise StorageError at once."""
+        """Take the lock or raise LogDirectoryInUseError at once."""
         self._descriptor = os.open(directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._descriptor)
-            raise StorageError(
+            raise LogDirectoryInUseError(
                 directory, "a running broker holds its .lock; stop that one first"
             ) from error
 

@@ -67,3 +67,8 @@ class StorageError(Exception):
         super().__init__(f"Log directory {directory} cannot be used: {reason}.")
         self.directory = directory
         self.reason = reason
+
+
+class LogDirectoryInUseError(StorageError):
+    """It is another's: of a broker that runs, of another broker or cluster. No other directory
+    makes up for that."""

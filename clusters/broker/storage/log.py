@@ -639,6 +639,11 @@ class Log:
         except OSError as error:
             raise self._failed(error) from error
 
+    def abandon(self) -> None:
+        """Close the files, and write nothing."""
+        for segment in self._segments:
+            segment.close()
+
     def delete(self) -> None:
         """Close the log and rename its directory, which is then removed with all in it."""
         self.close()

@@ -1,13 +1,14 @@
 """A broker's log directory: the logs in it, its checkpoints, its owner and its lock.
 
-One of possibly several (`log.dirs`); it knows nothing of the others. A clean shutdown flushes every
-log and leaves `.kafka_cleanshutdown`; without that marker each log is recovered from its recovery
-point on when the directory is opened again.
+One of possibly several (see log_manager); it knows nothing of the others. A clean shutdown flushes
+every log and leaves `.kafka_cleanshutdown`; without that marker each log is recovered from its
+recovery point on when the directory is opened again.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,14 +16,25 @@ from typing import Final
 
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage import checkpoints
-from neaptide.clusters.broker.storage.config import log_config
+from neaptide.clusters.broker.storage.config import LogConfig, log_config
 from neaptide.clusters.broker.storage.directory_lock import DirectoryLock
-from neaptide.clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.storage.errors import LogDirectoryInUseError, StorageError
 from neaptide.clusters.broker.storage.log import DELETED_SUFFIX, Clock, Log, wall_clock_ms
 from neaptide.clusters.broker.storage.removal import Remove, remove_now
 
 _PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
+_FUTURE_DIRECTORY: Final = re.compile(_PARTITION_DIRECTORY.pattern + r"\.[0-9a-f]{32}-future")
+_LONGEST_NAME: Final = 255  # of a directory
 _KRAFT_METADATA: Final = "__cluster_metadata"
+
+
+def future_name(topic_partition: TopicPartition) -> str:
+    """Of the directory of a log that is to replace the one of its partition (KIP-113)."""
+    return f"{topic_partition}.{secrets.token_hex(16)}-future"
+
+
+def may_have_future(topic_partition: TopicPartition) -> bool:
+    return len(future_name(topic_partition)) <= _LONGEST_NAME
 
 
 def partition_directories(log_directory: Path) -> dict[TopicPartition, Path]:
@@ -43,6 +55,7 @@ class LogDirectory:
     ) -> None:
         self.path = path
         self.logs: dict[TopicPartition, Log] = {}
+        self.futures: dict[TopicPartition, Log] = {}  # of partitions whose logs are elsewhere
         self.topic_ids: dict[TopicPartition, str] = {}  # of those logs that know of which topic
         self.was_clean = (path / checkpoints.CLEAN_SHUTDOWN).exists()
         self._lock = lock
@@ -101,6 +114,10 @@ class LogDirectory:
             topic_id = checkpoints.read_topic_id(directory)
             if topic_id is not None:
                 self.topic_ids[tp] = topic_id
+        for directory in sorted(self.path.iterdir()):
+            if match := _FUTURE_DIRECTORY.fullmatch(directory.name):
+                tp = TopicPartition(match["topic"], int(match["partition"]))
+                self.futures[tp] = self._open(directory, tp, LogConfig())
         # From here on a crash is a crash.
         (self.path / checkpoints.CLEAN_SHUTDOWN).unlink(missing_ok=True)
         self.checkpoint_recovery_points()
@@ -116,23 +133,68 @@ class LogDirectory:
         """The log of a partition, made if it is not there yet; then it is of this topic."""
         log = self.logs.get(topic_partition)
         if log is None:
-            log = Log.open(
-                self.path / str(topic_partition),
-                topic_partition,
-                log_config(self._settings, topic_settings),
-                clock=self._clock,
-                on_truncation=self.checkpoint_recovery_points,
-                remove=self._remove,
-            )
+            config = log_config(self._settings, topic_settings)
+            log = self._open(self.path / str(topic_partition), topic_partition, config)
             self.logs[topic_partition] = log
             if topic_id is not None:
                 self.assign_topic_id(topic_partition, topic_id)
         return log
 
+    def _open(self, directory: Path, tp: TopicPartition, config: LogConfig) -> Log:
+        return Log.open(
+            directory,
+            tp,
+            config,
+            clock=self._clock,
+            on_truncation=self.checkpoint_recovery_points,
+            remove=self._remove,
+        )
+
     def assign_topic_id(self, topic_partition: TopicPartition, topic_id: str) -> None:
         """Say on disk of which topic a log is (`partition.metadata`)."""
         checkpoints.write_topic_id(self.path / str(topic_partition), topic_id)
         self.topic_ids[topic_partition] = topic_id
+
+    def create_future(self, topic_partition: TopicPartition, config: LogConfig) -> Log:
+        """An empty log that is to replace the one of its partition in another directory."""
+        directory = self.path / future_name(topic_partition)
+        future = self.futures[topic_partition] = self._open(directory, topic_partition, config)
+        return future
+
+    def delete_future(self, topic_partition: TopicPartition) -> None:
+        self.futures.pop(topic_partition).delete()
+
+    def promote_future(
+        self, topic_partition: TopicPartition, topic_id: str | None, high_watermark: int
+    ) -> Log:
+        """From now on it is the log of its partition, in the directory of that name."""
+        future = self.futures.pop(topic_partition)
+        future.flush()
+        future.close()
+        directory = self.path / str(topic_partition)
+        try:
+            future.directory.rename(directory)
+            checkpoints.sync_directory(self.path)
+        except OSError as error:
+            raise StorageError(self.path, str(error)) from error
+        log = Log.open(
+            directory,
+            topic_partition,
+            future.config,
+            future.log_end_offset,
+            clean_shutdown=True,
+            log_start_offset=future.log_start_offset,
+            clock=self._clock,
+            on_truncation=self.checkpoint_recovery_points,
+            remove=self._remove,
+        )
+        self.logs[topic_partition] = log
+        if topic_id is not None:
+            self.assign_topic_id(topic_partition, topic_id)
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.write_high_watermarks({**self.read_high_watermarks(), topic_partition: high_watermark})
+        return log
 
     def use_settings(self, settings: Mapping[str, str]) -> None:
         """Of the broker; logs that are there have them when their topics are reconfigured."""
@@ -141,7 +203,7 @@ class LogDirectory:
     def reconfigure(self, topic: str, topic_settings: Mapping[str, str]) -> None:
         """Give a topic's logs its settings, over the broker's."""
         config = log_config(self._settings, topic_settings)
-        for tp, log in self.logs.items():
+        for tp, log in (*self.logs.items(), *self.futures.items()):
             if tp.topic == topic:
                 log.reconfigure(config)
 
@@ -188,12 +250,20 @@ class LogDirectory:
 
     # --- ending --------------------------------------------------------------------------------
 
+    def abandon(self) -> None:
+        """An end without any writing, which a later start recovers from."""
+        for log in (*self.logs.values(), *self.futures.values()):
+            log.abandon()
+        self._lock.release()
+
     def shutdown(self) -> None:
         """A clean end: flush all, write the checkpoints, then the marker."""
         try:
             for log in self.logs.values():
                 log.flush()
                 log.close()
+            for log in self.futures.values():  # begun anew at the next start
+                log.abandon()
             self.checkpoint_recovery_points()
             self.checkpoint_log_start_offsets()
             checkpoints.replace_file(self.path / checkpoints.CLEAN_SHUTDOWN, "")
@@ -210,7 +280,7 @@ def _claim(path: Path, broker_id: int, cluster_id: str | None) -> None:
     for name, ours in (("broker.id", str(broker_id)), ("cluster.id", cluster_id)):
         theirs = owner.get(name)
         if ours is not None and theirs is not None and theirs != ours:
-            raise StorageError(
+            raise LogDirectoryInUseError(
                 path,
                 f"its meta.properties says {name}={theirs}, this broker has {ours}; "
                 "give each broker a directory of its own",

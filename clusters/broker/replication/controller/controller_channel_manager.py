@@ -42,6 +42,7 @@ def _partition_states(
             controller.replicas(topic_partition),
             controller.topics[topic_partition.topic].settings,
             controller.topics[topic_partition.topic].topic_id,
+            offline=tuple(sorted(controller.offline.get(topic_partition, ()))),
         )
         for topic_partition in partitions
         if topic_partition.topic in controller.topics
@@ -49,13 +50,17 @@ def _partition_states(
 
 
 def send_leader_and_isr(
-    broker: Broker, partitions: tuple[TopicPartition, ...], receivers: Collection[int]
+    broker: Broker,
+    partitions: tuple[TopicPartition, ...],
+    receivers: Collection[int],
+    *,
+    new: Collection[TopicPartition] = (),
 ) -> None:
     """LeaderAndIsr, to each receiver for the partitions of which it holds a replica.
 
     A broker in controlled shutdown gets those that it led: what it followed it is not to follow
     again. An ISR with replicas that are none any more is sent to nobody: the next state comes at
-    once.
+    once. A replica is new where its partition is, and where it has just been assigned.
     """
     controller = broker.active_controller
     assert controller is not None
@@ -67,7 +72,7 @@ def send_leader_and_isr(
     for receiver in sorted(set(receivers) & set(controller.brokers)):
         led = controller.shutting_down.get(receiver)
         held = tuple(
-            one
+            replace(one, is_new=one.partition in new or _is_added(controller, one, receiver))
             for one in states
             if receiver in one.replicas and (led is None or one.partition in led)
         )
@@ -83,6 +88,11 @@ def send_leader_and_isr(
             _broker_epoch(broker, controller, receiver),
         )
         broker.do(SendControl(receiver, message))
+
+
+def _is_added(controller: Active, one: PartitionState, receiver: int) -> bool:
+    topic, number = one.partition
+    return receiver in controller.topics[topic].adding.get(number, ())
 
 
 def send_stop_replica(

@@ -223,10 +223,11 @@ class Active:
     `states` is what it last wrote or read. `reconsidering` holds the partitions whose state is
     being read, or written, because something about their replicas changed; `again` those among
     them about which something changed once more meanwhile; `writing` those whose write has no
-    answer yet, and `unsent` those that were written with them: brokers are informed of all of them
-    in one request. `fallen` names replicas that went,
-    be they back or not: they count as dead the next time their partition is decided. `unclean`
-    names those that came back without a clean shutdown: they are neither in sync nor eligible then.
+    answer yet, and `unsent` those that were written with them, `new` among them those that had no
+    state before: brokers are informed of all of them in one request. `fallen` names replicas that
+    went, be they back or not: they count as dead the next time their partition is decided.
+    `unclean` names those that came back without a clean shutdown: they are neither in sync nor
+    eligible then. `offline` names those whose broker lives, without the log directory of theirs.
     `alterations` are the ISR changes that leaders have asked for: one whose write is under way has
     its partition in `reconsidering` too, for nobody else may change it meanwhile.
     `shutting_down` has the brokers that have asked for a controlled shutdown, each with what it led
@@ -241,8 +242,10 @@ class Active:
     again: frozenset[TopicPartition] = frozenset()
     writing: frozenset[TopicPartition] = frozenset()
     unsent: tuple[TopicPartition, ...] = ()
+    new: frozenset[TopicPartition] = frozenset()
     fallen: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     unclean: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    offline: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     pending: Mapping[int, Pending[Any, Any]] = field(default_factory=dict)
     alterations: tuple[Alteration, ...] = ()
     elections: Elections = Elections()
@@ -261,6 +264,12 @@ class Active:
     def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
         """The assigned replicas; while they change, those to be come first, then those that go."""
         return tuple(self.topics[topic_partition.topic].assignment[topic_partition.partition])
+
+    def dead(self, topic_partition: TopicPartition) -> frozenset[int]:
+        """Replicas that are not to be counted on, though their brokers may live."""
+        nobody: frozenset[int] = frozenset()
+        fallen = self.fallen.get(topic_partition, nobody)
+        return fallen | self.offline.get(topic_partition, nobody)
 
 
 def with_known_ids(

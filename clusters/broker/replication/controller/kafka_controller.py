@@ -43,8 +43,10 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     ControllerChanged,
     ControllerElected,
     DeleteIsrChangeNotifications,
+    DeleteLogDirEventNotifications,
     IsrChangeNotified,
     LoadCluster,
+    LogDirEventNotified,
     ResignController,
     SessionExpired,
     SessionStarted,
@@ -56,6 +58,7 @@ from neaptide.clusters.broker.replication.interface.events import (
     ControlResponded,
 )
 from neaptide.clusters.broker.replication.model import TopicConfiguration
+from neaptide.clusters.broker.replication.rule import rule
 
 FIRST_REBALANCE_MS = 5_000  # after an election of the controller
 
@@ -130,6 +133,7 @@ def on_control_responded(broker: Broker, event: ControlResponded, now_ms: int) -
         broker.coordinate(ResignController())
         return
     on_replicas_deleted(broker, event)
+    _know_offline(broker, event)
 
 
 # --- brokers, topics, ISRs -----------------------------------------------------------------------
@@ -156,11 +160,14 @@ def on_brokers_changed(broker: Broker, event: BrokersChanged, now_ms: int) -> No
         if torn := doubted & set(controller.replicas(topic_partition)):
             unclean[topic_partition] = unclean.get(topic_partition, frozenset()) | torn
     leaving = {b: led for b, led in controller.shutting_down.items() if b not in gone}
+    # Who has started again says itself which replicas it does not have.
+    offline = {tp: of - set(gone) - set(come) for tp, of in controller.offline.items()}
     broker.controller = replace(
         controller,
         brokers=event.brokers,
         fallen=fallen,
         unclean=unclean,
+        offline={tp: of for tp, of in offline.items() if of},
         shutting_down=leaving,
     )
     if gone:
@@ -211,3 +218,38 @@ def on_isr_change_notified(broker: Broker, event: IsrChangeNotified, now_ms: int
     if broker.active_controller is not None:
         reconsider(broker, event.partitions)
         broker.coordinate(DeleteIsrChangeNotifications(event.names))
+
+
+# --- log directories (KIP-112) -------------------------------------------------------------------
+
+
+@rule
+def on_log_dir_event(broker: Broker, event: LogDirEventNotified, now_ms: int) -> None:
+    """A broker has lost a log directory. Which replicas, its answer to LeaderAndIsr says."""
+    controller = broker.active_controller
+    if controller is None:
+        return
+    broker.note(f"a log directory has failed on brokers {list(event.brokers)}")
+    send_leader_and_isr(broker, tuple(controller.states), event.brokers)
+    broker.coordinate(DeleteLogDirEventNotifications(event.names))
+
+
+@rule
+def _know_offline(broker: Broker, event: ControlResponded) -> None:
+    """Their partitions are decided again: nobody leads, or is in sync, in a failed directory."""
+    controller = broker.active_controller
+    if controller is None or not (event.offline or controller.offline):
+        return
+    offline, lost = dict(controller.offline), []
+    for tp in event.offline:
+        before = offline.get(tp, frozenset())
+        if event.broker not in before and tp.topic in controller.topics:
+            offline[tp] = before | {event.broker}
+            lost.append(tp)
+    for tp in event.online:
+        if left := offline.pop(tp, frozenset()) - {event.broker}:
+            offline[tp] = left
+    broker.controller = replace(controller, offline=offline)
+    if lost:
+        broker.note(f"broker {event.broker} has lost the log directory of {len(lost)} replicas")
+        reconsider(broker, lost)

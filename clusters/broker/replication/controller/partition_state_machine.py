@@ -102,7 +102,7 @@ def decide_state(
     if configuration is None or topic_partition.partition not in configuration.assignment:
         return None
     assigned = tuple(configuration.assignment[topic_partition.partition])
-    up = controller.brokers.keys() - controller.fallen.get(topic_partition, frozenset())
+    up = controller.brokers.keys() - controller.dead(topic_partition)
     if state is None:
         new = up - controller.shutting_down.keys()
         return leader_election.initial_state(assigned, new, controller.controller_epoch)
@@ -189,12 +189,14 @@ def settle(
     if controller is None or not settled:
         return
     names = {topic_partition for topic_partition, _ in settled}
-    states = dict(controller.states)
+    states, new = dict(controller.states), set(controller.new)
     news = []
     for topic_partition, state in settled:
         if state is not None and topic_partition.topic in controller.topics:
             if states.get(topic_partition) != state:
                 news.append(topic_partition)
+            if changed and topic_partition not in states:
+                new.add(topic_partition)
             states[topic_partition] = state
     returned = {tp for tp, dead in controller.fallen.items() if dead & set(controller.brokers)}
     unread = controller.reassignments.unread
@@ -209,6 +211,7 @@ def settle(
         fallen={tp: dead for tp, dead in controller.fallen.items() if tp not in counted},
         unclean={tp: torn for tp, torn in controller.unclean.items() if tp not in counted},
         unsent=(*controller.unsent, *news) if changed else controller.unsent,
+        new=frozenset(new),
         reassignments=replace(controller.reassignments, unread=unread - names),
     )
     make_elections(broker, counted)
@@ -232,12 +235,12 @@ def send_written(broker: Broker) -> None:
     assert controller is not None
     if controller.writing or not controller.unsent:
         return
-    broker.controller = replace(controller, unsent=())
+    broker.controller = replace(controller, unsent=(), new=frozenset())
     unsent = tuple(dict.fromkeys(controller.unsent))
-    states, fallen = controller.states, controller.fallen
+    states = controller.states
     known = tuple(tp for tp in unsent if tp in states)
-    obeyed = tuple(tp for tp in known if states[tp].leader not in fallen.get(tp, ()))
-    send_leader_and_isr(broker, obeyed, controller.brokers)
+    obeyed = tuple(tp for tp in known if states[tp].leader not in controller.dead(tp))
+    send_leader_and_isr(broker, obeyed, controller.brokers, new=controller.new)
     delete_unneeded(broker, unsent)
     send_update_metadata(broker, known, controller.brokers)
 

@@ -146,6 +146,7 @@ def _begin(broker: Broker, topic: str) -> None:
         states=_of_others(controller.states, topic),
         fallen=_of_others(controller.fallen, topic),
         unclean=_of_others(controller.unclean, topic),
+        offline=_of_others(controller.offline, topic),
         reassignments=replace(controller.reassignments, unneeded=_of_others(unneeded, topic)),
         deletions=replace(
             deletions, marked=deletions.marked - {topic}, left={**deletions.left, topic: left}

@@ -86,6 +86,17 @@ class DeleteIsrChangeNotifications:
 
 
 @dataclass(frozen=True, slots=True)
+class NotifyLogDirEvent:
+    """Create a sequential `/log_dir_event_notification/log_dir_event_` that names this broker: one
+    of its log directories has failed (KIP-112)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLogDirEventNotifications:
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTopic:
     """Create `/config/topics/T` and `/brokers/topics/T`; answered by TopicCreated.
 
@@ -180,14 +191,19 @@ FencedRequest = (
     | DeleteTopic
 )
 AdministrationRequest = FencedRequest | MarkTopicForDeletion
+NotificationRequest = (
+    NotifyIsrChange
+    | DeleteIsrChangeNotifications
+    | NotifyLogDirEvent
+    | DeleteLogDirEventNotifications
+)
 CoordinationRequest = (
     TryBecomeController
     | ResignController
     | LoadCluster
     | ReadLeaderAndIsr
     | WriteLeaderAndIsr
-    | NotifyIsrChange
-    | DeleteIsrChangeNotifications
+    | NotificationRequest
     | CreateTopic
     | AdministrationRequest
     | AllocateProducerIds
@@ -280,6 +296,12 @@ class IsrChangeNotified:
 
 
 @dataclass(frozen=True, slots=True)
+class LogDirEventNotified:
+    names: tuple[str, ...]
+    brokers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicCreated:
     """`error` is a Kafka error name (TOPIC_ALREADY_EXISTS, POLICY_VIOLATION), or None."""
 
@@ -356,6 +378,7 @@ CoordinationEvent = (
     | LeaderAndIsrWritten
     | LeaderAndIsrConflict
     | IsrChangeNotified
+    | LogDirEventNotified
     | TopicCreated
     | PreferredReplicaElectionFound
     | PartitionReassignmentFound

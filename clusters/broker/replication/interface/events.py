@@ -446,6 +446,10 @@ class PartitionState:
     replicas: tuple[int, ...]
     settings: Mapping[str, str]
     topic_id: str | None = None  # None: the request does not say
+    # LeaderAndIsr: the receiver has no log of it yet, and makes one.
+    is_new: bool = False
+    # UpdateMetadata: those whose brokers live, and have lost the log directory that it was in.
+    offline: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,6 +471,13 @@ class StopReplicaRequested:
     delete_partitions: bool
     partitions: tuple[TopicPartition, ...]
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectoryFailed:
+    """A log directory cannot be used any more, and these replicas are in it."""
+
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -614,13 +625,16 @@ class FetcherRequestFailed:
 class ControlResponded:
     """A broker answered LeaderAndIsr, StopReplica or UpdateMetadata of this controller.
 
-    `deleted`: the replicas that it has deleted, because a StopReplica said so.
+    `deleted`: the replicas that it has deleted, because a StopReplica said so. `offline`: those of
+    a LeaderAndIsr that are in a log directory that has failed; `online`: those that are not.
     """
 
     broker: int
     controller_epoch: int
     error: Error
     deleted: tuple[TopicPartition, ...] = ()
+    offline: tuple[TopicPartition, ...] = ()
+    online: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,9 @@ def _outcome(broker: Broker, topic_partition: TopicPartition, asked: _Deletion) 
         return asked
     partition = broker.led(topic_partition)
     if partition is None:
-        return replace(asked, error=Error.NOT_LEADER_OR_FOLLOWER)
+        is_offline = topic_partition in broker.offline
+        lost = Error.KAFKA_STORAGE_ERROR if is_offline else Error.NOT_LEADER_OR_FOLLOWER
+        return replace(asked, error=lost)
     low = low_watermark(broker, partition)
     is_done = low >= asked.before_offset
     return replace(asked, low_watermark=low, error=Error.NONE if is_done else None)

@@ -23,6 +23,8 @@ def leader_error(
     or_follower: bool = False,
 ) -> Error:
     """NONE where this broker leads the partition, in the epoch that was named, or follows in it."""
+    if topic_partition in broker.offline:
+        return Error.KAFKA_STORAGE_ERROR
     partition = broker.partitions.get(topic_partition)
     if partition is not None and broker.rules.fences_leader_epochs:
         if UNDEFINED_EPOCH < current_leader_epoch < partition.leader_epoch:

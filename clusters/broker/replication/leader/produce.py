@@ -324,8 +324,10 @@ def with_outcome(
     broker: Broker, topic_partition: TopicPartition, appended: Appended, acks: int = ACKS_ALL
 ) -> Appended:
     """What was appended, with its outcome if that is known now."""
-    outcome = produce_outcome(broker, appended, broker.led(topic_partition), acks)
-    return replace(appended, error=outcome)
+    led = broker.led(topic_partition)
+    if led is None and topic_partition in broker.offline and appended.error is None:
+        return replace(appended, error=Error.KAFKA_STORAGE_ERROR)
+    return replace(appended, error=produce_outcome(broker, appended, led, acks))
 
 
 @rule

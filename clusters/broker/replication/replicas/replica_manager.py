@@ -22,7 +22,10 @@ from neaptide.clusters.broker.replication.follower.replica_fetcher_manager impor
 )
 from neaptide.clusters.broker.replication.generation import SameLeader
 from neaptide.clusters.broker.replication.group import group_membership, group_metadata_manager
-from neaptide.clusters.broker.replication.interface.coordination_service import SessionStarted
+from neaptide.clusters.broker.replication.interface.coordination_service import (
+    NotifyLogDirEvent,
+    SessionStarted,
+)
 from neaptide.clusters.broker.replication.interface.effects import (
     AssignTopicId,
     ControlRequest,
@@ -35,6 +38,7 @@ from neaptide.clusters.broker.replication.interface.events import (
     BrokerSettingsChanged,
     HighWatermarkCheckpoint,
     LeaderAndIsrRequested,
+    LogDirectoryFailed,
     PartitionState,
     StopReplicaRequested,
     TopicSettingsChanged,
@@ -128,6 +132,9 @@ def on_leader_and_isr(broker: Broker, event: LeaderAndIsrRequested, now_ms: int)
 def become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
     if broker.broker_id not in sent.replicas:
         return Error.UNKNOWN_TOPIC_OR_PARTITION
+    if _is_offline(broker, sent):
+        broker.offline |= {sent.partition}
+        return Error.KAFKA_STORAGE_ERROR
     partition = get_or_create(broker, sent)
     if not _is_of_topic(partition, sent):
         broker.note(
@@ -148,6 +155,16 @@ def become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
         become_follower(broker, partition, sent, now_ms)
     complete_delayed(broker, sent.partition, now_ms)
     return Error.NONE
+
+
+def _is_offline(broker: Broker, sent: PartitionState) -> bool:
+    """A replica that is missing while a log directory is offline may be in that one: it is not made
+    anew in another."""
+    tp = sent.partition
+    if tp in broker.offline:
+        return True
+    is_missing = tp not in broker.partitions and tp not in broker.stored
+    return is_missing and broker.has_offline_log_directory and not sent.is_new
 
 
 def _is_of_topic(partition: Partition, sent: PartitionState) -> bool:
@@ -279,9 +296,7 @@ def on_stop_replica(broker: Broker, event: StopReplicaRequested, now_ms: int) ->
     if _is_refused(broker, event):
         return
     for topic_partition in event.partitions:
-        stop_following(broker, topic_partition)
-        _resign(broker, topic_partition)
-        alter_partition_manager.forget(broker, topic_partition)
+        _stop(broker, topic_partition)
         partition = broker.partitions.get(topic_partition)
         if partition is not None:
             broker.put(replace(partition, role=Follower(NO_LEADER)))
@@ -292,9 +307,32 @@ def on_stop_replica(broker: Broker, event: StopReplicaRequested, now_ms: int) ->
             if held or stored:
                 broker.do(DeleteLog(topic_partition))
     close_idle_fetchers(broker)
-    outcomes = tuple((topic_partition, Error.NONE) for topic_partition in event.partitions)
+    outcomes = tuple(
+        (tp, Error.KAFKA_STORAGE_ERROR if tp in broker.offline else Error.NONE)
+        for tp in event.partitions
+    )
     broker.do(RespondControl(event.request, Error.NONE, outcomes))
     advance_all(broker, now_ms)
+
+
+def _stop(broker: Broker, topic_partition: TopicPartition) -> None:
+    stop_following(broker, topic_partition)
+    _resign(broker, topic_partition)
+    alter_partition_manager.forget(broker, topic_partition)
+
+
+@rule
+def on_log_directory_failed(broker: Broker, event: LogDirectoryFailed, now_ms: int) -> None:
+    """Its replicas are offline until the next start; the controller has others lead (KIP-112)."""
+    broker.has_offline_log_directory = True
+    broker.offline |= set(event.partitions)
+    for topic_partition in event.partitions:
+        _stop(broker, topic_partition)
+        broker.stored.pop(topic_partition, None)
+        if broker.partitions.pop(topic_partition, None) is not None:
+            complete_delayed(broker, topic_partition, now_ms)
+    close_idle_fetchers(broker)
+    broker.coordinate(NotifyLogDirEvent())
 
 
 def on_update_metadata(broker: Broker, event: UpdateMetadataRequested, now_ms: int) -> None:

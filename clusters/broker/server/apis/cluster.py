@@ -181,7 +181,9 @@ def _found(version: int, known: MetadataCache, topic: str) -> Any:
                 replica_nodes=one.replicas,
                 isr_nodes=one.state.isr,
                 offline_replicas=tuple(
-                    replica for replica in one.replicas if replica not in known.brokers
+                    replica
+                    for replica in one.replicas
+                    if replica not in known.brokers or replica in one.offline
                 ),
             )
         )

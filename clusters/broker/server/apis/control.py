@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -126,6 +128,8 @@ def _partition_states(topic_states: Iterable[Any]) -> tuple[events.PartitionStat
             tuple(int(b) for b in partition.replicas),
             {},
             text_of(getattr(topic, "topic_id", None)),
+            bool(getattr(partition, "is_new", False)),
+            tuple(int(b) for b in getattr(partition, "offline_replicas", ())),
         )
         for topic in topic_states
         for partition in topic.partitions
@@ -229,7 +233,7 @@ def encode_leader_and_isr_request(
                 **_common(state),
                 adding_replicas=(),
                 removing_replicas=(),
-                is_new=False,
+                is_new=state.is_new,
             ),
         ),
         live_leaders=tuple(
@@ -263,7 +267,7 @@ def encode_update_metadata_request(
             lambda name, partitions: make(
                 topic_class, topic=name, topic_id=ids[name], partitions=partitions
             ),
-            lambda state: partition_class(**_common(state), offline_replicas=()),
+            lambda state: partition_class(**_common(state), offline_replicas=state.offline),
         ),
         live_brokers=tuple(
             make(
@@ -320,12 +324,35 @@ def encode_stop_replica_request(
 def control_responded(
     broker: int, message: effects.ControlRequest, response: Any
 ) -> events.ControlResponded:
-    deleted: tuple[TopicPartition, ...] = ()
-    if isinstance(message, events.StopReplicaRequested) and message.delete_partitions:
-        deleted = tuple(
-            TopicPartition(str(one.topic), int(one.partition))
-            for one in response.partitions
-            if error_of(one.error_code) is Error.NONE
-        )
+    by_error = _by_error(message, response)
+    done, lost = (tuple(by_error[one]) for one in (Error.NONE, Error.KAFKA_STORAGE_ERROR))
     error = error_of(response.error_code)
-    return events.ControlResponded(broker, message.controller_epoch, error, deleted)
+    said = events.ControlResponded(broker, message.controller_epoch, error)
+    match message:
+        case events.StopReplicaRequested(delete_partitions=True):
+            return replace(said, deleted=done)
+        case events.LeaderAndIsrRequested():
+            return replace(said, offline=lost, online=done)
+    return said
+
+
+def _by_error(
+    message: effects.ControlRequest, response: Any
+) -> Mapping[Error, list[TopicPartition]]:
+    """The partitions of an answer; from 2.8 on LeaderAndIsr's has their topics' ids alone."""
+    found: dict[Error, list[TopicPartition]] = defaultdict(list)
+    if isinstance(message, events.UpdateMetadataRequested):
+        return found
+    names = {
+        uuid_of(one.topic_id): one.partition.topic
+        for one in getattr(message, "partitions", ())
+        if isinstance(one, events.PartitionState)
+    }
+    for topic in getattr(response, "topics", ()):
+        for one in topic.partitions:
+            place = TopicPartition(names[topic.topic_id], int(one.partition))
+            found[error_of(one.error_code)].append(place)
+    for one in getattr(response, "partitions", ()):
+        place = TopicPartition(str(one.topic), int(one.partition))
+        found[error_of(one.error_code)].append(place)
+    return found

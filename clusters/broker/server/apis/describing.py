@@ -1,21 +1,25 @@
-"""DescribeCluster, DescribeConfigs and DescribeLogDirs: what the server knows without the core."""
+"""DescribeCluster, DescribeConfigs, DescribeLogDirs and AlterReplicaLogDirs: what the server does
+without the core."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kio.schema.types import BrokerId
 from kio.static.primitive import i8, i32, i64
 
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.settings import topic_settings
 from neaptide.clusters.broker.server.apis.entities import NO_THROTTLE, code, in_response
 from neaptide.clusters.broker.server.apis.row import ApiContext, PendingRequest, ResponseLater
 from neaptide.clusters.broker.server.dynamic_settings import DYNAMIC, DynamicSettings
+from neaptide.clusters.broker.server.log_reader import LogInDirectory
 from neaptide.clusters.broker.storage.config import (
     DEFAULTS_OF_OTHERS,
     SETTINGS,
@@ -207,42 +211,80 @@ def _as_text(name: str, value: Any, source: Source) -> Described:
     return Described(name, value, source, _STRING)
 
 
-# --- DescribeLogDirs ------------------------------------------------------------------------------
+# --- DescribeLogDirs, AlterReplicaLogDirs ---------------------------------------------------------
 
 
 def answer_describe_log_dirs(request: PendingRequest, entity: Any, context: ApiContext) -> Any:
-    """A broker has one log directory. No topics: all."""
-    version, directory = request.header.version, context.config.log_directory
+    """Of each log directory, the offline ones too. No topics: all."""
+    version = request.header.version
     wanted = (
         None
         if entity.topics is None
         else {(str(one.topic), int(number)) for one in entity.topics for number in one.partitions}
     )
-    partition = in_response(Api.DESCRIBE_LOG_DIRS, version, "DescribeLogDirsPartition")
-    topics: dict[str, list[Any]] = {}
-    for place, size in sorted(context.reader.sizes().items()):
-        if wanted is None or (place.topic, place.partition) in wanted:
-            made = make(
-                partition,
-                partition_index=i32(place.partition),
-                partition_size=i64(size),
-                offset_lag=i64(0),
-                is_future_key=False,
-            )
-            topics.setdefault(place.topic, []).append(made)
-    disk = shutil.disk_usage(directory)
-    topic = in_response(Api.DESCRIBE_LOG_DIRS, version, "DescribeLogDirsTopic")
-    result = make(
-        in_response(Api.DESCRIBE_LOG_DIRS, version, "DescribeLogDirsResult"),
-        error_code=code(Error.NONE),
-        log_dir=str(directory),
-        topics=tuple(topic(name=name, partitions=tuple(of)) for name, of in topics.items()),
-        total_bytes=i64(disk.total),
-        usable_bytes=i64(disk.free),
+    results = tuple(
+        _log_directory(version, directory, wanted, held)
+        for directory, held in context.reader.log_directories().items()
     )
     return make(
         response_class(Api.DESCRIBE_LOG_DIRS, version),
         throttle_time=NO_THROTTLE,
         error_code=code(Error.NONE),
-        results=(result,),
+        results=results,
+    )
+
+
+def _log_directory(
+    version: int,
+    directory: Path,
+    wanted: Collection[tuple[str, int]] | None,
+    held: Sequence[LogInDirectory] | None,
+) -> Any:
+    partition, topic, result = (
+        in_response(Api.DESCRIBE_LOG_DIRS, version, f"DescribeLogDirs{part}")
+        for part in ("Partition", "Topic", "Result")
+    )
+    topics: dict[str, list[Any]] = {}
+    for one in held or ():
+        place = one.partition
+        if wanted is None or place in wanted:
+            made = make(
+                partition,
+                partition_index=i32(place.partition),
+                partition_size=i64(one.size_bytes),
+                offset_lag=i64(one.lag),
+                is_future_key=one.is_future,
+            )
+            topics.setdefault(place.topic, []).append(made)
+    disk = None if held is None else shutil.disk_usage(directory)
+    return make(
+        result,
+        error_code=code(Error.KAFKA_STORAGE_ERROR if held is None else Error.NONE),
+        log_dir=str(directory.absolute()),
+        topics=tuple(topic(name=name, partitions=tuple(of)) for name, of in topics.items()),
+        total_bytes=i64(disk.total if disk else -1),
+        usable_bytes=i64(disk.free if disk else -1),
+    )
+
+
+def answer_alter_replica_log_dirs(request: PendingRequest, entity: Any, context: ApiContext) -> Any:
+    version = request.header.version
+    results: dict[str, list[Any]] = {}
+    partition_class = in_response(
+        Api.ALTER_REPLICA_LOG_DIRS, version, "AlterReplicaLogDirPartitionResult"
+    )
+    for directory in entity.dirs:
+        for topic in directory.topics:
+            for number in topic.partitions:
+                place = TopicPartition(str(topic.name), int(number))
+                error = context.move_replica(place, Path(str(directory.path)))
+                made = partition_class(partition_index=i32(number), error_code=code(error))
+                results.setdefault(place.topic, []).append(made)
+    topic_class = in_response(Api.ALTER_REPLICA_LOG_DIRS, version, "AlterReplicaLogDirTopicResult")
+    return make(
+        response_class(Api.ALTER_REPLICA_LOG_DIRS, version),
+        throttle_time=NO_THROTTLE,
+        results=tuple(
+            topic_class(topic_name=name, partitions=tuple(of)) for name, of in results.items()
+        ),
     )

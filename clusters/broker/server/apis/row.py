@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -73,6 +74,8 @@ class ApiContext:
     cluster_id: Callable[[], str | None]
     # What is answered on the listener of this name.
     apis_on: Callable[[str], Mapping[Api, Versions]]
+    # A replica to another log directory.
+    move_replica: Callable[[TopicPartition, Path], Error]
     topic_names: TopicNames = field(default_factory=lambda: TopicNames(dict))
     # None: there are no fetch sessions.
     fetch_sessions: FetchSessionCache | None = None

@@ -381,6 +381,11 @@ _ROWS: Final = (
         AnsweredByServer(altering.answer_incremental_alter_configs),
     ),
     ApiRow(
+        Api.ALTER_REPLICA_LOG_DIRS,
+        {"2.0": Versions(1, 1), "2.8": Versions(1, 2)},
+        AnsweredByServer(describing.answer_alter_replica_log_dirs),
+    ),
+    ApiRow(
         Api.DESCRIBE_LOG_DIRS,
         {"2.0": Versions(1, 1), "2.8": Versions(1, 2), "4.0": Versions(1, 4)},
         AnsweredByServer(describing.answer_describe_log_dirs),
