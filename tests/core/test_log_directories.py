@@ -71,14 +71,14 @@ def test_r11_its_replicas_answer_storage_error_and_who_waits_is_answered() -> No
         [answer] = given.did(
             step(leader, request, NOW), effects.RespondProduce, effects.RespondFetch
         )
-        assert answer.results[0].error is OFFLINE  # type: ignore[attr-defined]
+        assert answer.results[0].error is OFFLINE
 
 
 def test_r11_a_partition_in_another_directory_goes_on() -> None:
     leader = given.leading("2.1", isr=(A,))
     step(leader, events.LogDirectoryFailed((U,)), NOW)
     [answer] = given.did(step(leader, given.produce(acks=1), NOW), effects.RespondProduce)
-    assert answer.results[0].error is Error.NONE  # type: ignore[attr-defined]
+    assert answer.results[0].error is Error.NONE
 
 
 def test_r11_a_follower_asks_for_what_is_offline_no_more() -> None:

@@ -41,7 +41,7 @@ class Running:
         self.shell.performers = {**self.shell.performers, **respond}
         self.asked: list[object] = []
         coordination = SlowCoordination()
-        coordination.execute = self.asked.append  # type: ignore[method-assign]
+        coordination.execute = self.asked.append  # type: ignore[assignment,method-assign]
         self.shell.begin(cast(ZooKeeperCoordination, coordination))
         states = tuple(
             events.PartitionState(tp, LeaderAndIsr(7, 0, (7,), 1, 0), (7,), {}, is_new=True)

@@ -64,7 +64,9 @@ def test_p4_after_a_cut_the_core_learns_what_the_rest_says(tmp_path: Path) -> No
     logs = _opened(tmp_path)
     _fill(logs.create_log(TP))
     received: list[object] = []
-    performers = LogEffects(logs, received.append, GENERATIONS["2.1"], lambda: 0).performers
+    performers = LogEffects(
+        logs, received.append, GENERATIONS["2.1"], lambda: 0, Log.flush
+    ).performers
     for effect in (effects.TruncateLog(TP, 9), effects.ReadProducers(TP, 0)):
         performers[type(effect)](effect)
     assert received == [events.LogTruncated(TP, 8), events.ProducersRead(TP, cast(Any, CUT))]

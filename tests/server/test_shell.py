@@ -326,6 +326,38 @@ def test_a12_a_flush_is_done_by_a_thread_before_what_it_flushes_is_acknowledged(
     asyncio.run(play())
 
 
+def test_a12_who_rolls_a_segment_does_not_wait_for_its_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = threading.Event()
+    threads = []
+    sync = Flush.sync
+
+    def slow(flush: Flush) -> None:
+        threads.append(threading.current_thread())
+        may_go_on.wait(5)
+        sync(flush)
+
+    monkeypatch.setattr(Flush, "sync", slow)
+
+    async def play() -> None:
+        world = await leading(tmp_path, log_segment_bytes="100")
+        log = world.logs.logs[T0]
+        del world.answered[:]
+        for number in (1, 2, 3):
+            request = produce_request("t", batch(0, [b"a"]), acks=1)
+            world.ask(world.connection(), request, number)
+        await until(lambda: bool(threads))
+        assert threads[0] is not threading.current_thread()
+        assert world.answered == [1, 2, 3]
+        assert len(log.segment_base_offsets) > 1
+        assert log.recovery_point == 0
+        may_go_on.set()
+        await until(lambda: log.recovery_point >= log.segment_base_offsets[-1])
+
+    asyncio.run(play())
+
+
 def test_a12_a_clean_end_waits_for_the_effects_of_the_last_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

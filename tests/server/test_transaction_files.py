@@ -33,6 +33,7 @@ from neaptide.clusters.broker.replication.transaction.transaction_metadata impor
 )
 from neaptide.clusters.broker.server.log_effects import LogEffects, stored_replicas
 from neaptide.clusters.broker.server.sequences import state_of
+from neaptide.clusters.broker.storage.log import Log
 from neaptide.clusters.broker.storage.log_manager import LogManager
 from tests.storage.batches import batch
 from tests.storage.conftest import TP
@@ -61,7 +62,7 @@ class Disk:
         self.logs = LogManager.open([directory], 0, settings or {})
         self.reported: list[object] = []
         self.effects = LogEffects(
-            self.logs, self.reported.append, GENERATIONS["4.0"], lambda: CLOCK_MS
+            self.logs, self.reported.append, GENERATIONS["4.0"], lambda: CLOCK_MS, Log.flush
         ).performers
 
     def do(self, effect: object) -> None:

@@ -1,4 +1,5 @@
-"""Flushes each log when its flush.ms has passed, no later (Kafka's log flusher).
+"""Flushes each log when its flush.ms has passed, no later (Kafka's log flusher), and when a segment
+was rolled.
 
 log.flush.scheduler.interval.ms says how often all logs are looked at. Where it is not set, a log is
 looked at as often as its own flush.ms needs it.
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from neaptide.clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.storage.log import Log
 from neaptide.clusters.broker.storage.log_manager import LogManager
 
 _LONGEST_S: Final = 1.0  # a log with a shorter flush.ms may come at any time
@@ -25,12 +27,17 @@ async def keep_flushed(
         await asyncio.sleep(_pause_s(logs, scheduler_interval_ms))
         for tp, log in tuple(logs.logs.items()):
             if log.is_flush_due and logs.logs.get(tp) is log:
-                try:
-                    flush = log.begin_flush()
-                    await asyncio.to_thread(flush.sync)
-                    log.end_flush(flush)
-                except StorageError as error:
-                    lose(error)
+                await flush_beside(log, lose)
+
+
+async def flush_beside(log: Log, lose: Callable[[StorageError], None]) -> None:
+    """By a thread, of all that there is now."""
+    try:
+        flush = log.begin_flush()
+        await asyncio.to_thread(flush.sync)
+        log.end_flush(flush)
+    except StorageError as error:
+        lose(error)
 
 
 def _pause_s(logs: LogManager, scheduler_interval_ms: int | None) -> float:

@@ -22,7 +22,7 @@ from neaptide.clusters.broker.replication.transaction.transaction_metadata impor
 from neaptide.clusters.broker.server.sequences import state_of
 from neaptide.clusters.broker.storage import group_records, transaction_records
 from neaptide.clusters.broker.storage.internal_topics import encode_marker
-from neaptide.clusters.broker.storage.log import wall_clock_ms
+from neaptide.clusters.broker.storage.log import Log, wall_clock_ms
 from neaptide.clusters.broker.storage.log_manager import LogManager
 from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
 from neaptide.clusters.broker.storage.record_batch import assign, parse_header
@@ -65,8 +65,10 @@ class LogEffects:
         submit_first: Callable[[object], None],
         generation: Generation,
         clock_ms: Callable[[], int],
+        flush_beside: Callable[[Log], object],
     ) -> None:
         self.logs = logs
+        self._flush_beside = flush_beside
         self._submit_first = submit_first
         self._generation = generation
         self._clock_ms = clock_ms  # that of the core
@@ -113,10 +115,12 @@ class LogEffects:
             for _ in effect.batches:
                 headers.append(parse_header(data, position))
                 position += headers[-1].size
-        log.append(data, headers, flush=False)
+        is_rolled = log.append(data, headers, flush=False)
         if effect.aborted:
             log.add_aborted(effect.aborted)
         if not log.needs_flush:
+            if is_rolled:
+                self._flush_beside(log)
             return None
         flush = log.begin_flush()
         return InThread(flush.sync, lambda _: log.end_flush(flush))

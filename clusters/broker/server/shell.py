@@ -45,6 +45,7 @@ from neaptide.clusters.broker.server.controller_requests import ControllerReques
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
 from neaptide.clusters.broker.server.dynamic_settings import DynamicSettings
 from neaptide.clusters.broker.server.fetch_session import FetchSessionCache
+from neaptide.clusters.broker.server.flushing import flush_beside
 from neaptide.clusters.broker.server.kafka_apis import KafkaApis
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.log_effects import (
@@ -176,7 +177,13 @@ class BrokerShell:
             self._quota("follower"),
         )
         self._timers = Timers(self._loop, self.submit)
-        of_logs = LogEffects(logs, self._submit_first, config.generation, self._clock_ms).performers
+        of_logs = LogEffects(
+            logs,
+            self._submit_first,
+            config.generation,
+            self._clock_ms,
+            lambda log: self.spawn(flush_beside(log, self.lose_directory)),
+        ).performers
         self._of_logs = frozenset(of_logs)
         self.performers: Mapping[type, Performer] = {
             **dict.fromkeys(get_args(effects.Answer), self.apis.respond),

@@ -179,13 +179,14 @@ class Log:
 
     # --- appending -----------------------------------------------------------------------------
 
-    def append(self, batches: Bytes, headers: Sequence[BatchHeader], *, flush: bool = True) -> None:
+    def append(self, batches: Bytes, headers: Sequence[BatchHeader], *, flush: bool = True) -> bool:
         """Append sound batches that carry their offsets and epochs; flush where it is due.
 
-        Not `flush`: then `needs_flush` says whether it is, by flush.messages.
+        Not `flush`: then it is due where `needs_flush` says so, and soon where a segment was
+        rolled, which is returned.
         """
         if not headers:
-            return
+            return False
         end_offset = self._segments[-1].next_offset
         if headers[0].base_offset < end_offset:
             raise UnexpectedAppendOffsetError(
@@ -194,8 +195,11 @@ class Log:
             )
         try:
             active = self._segments[-1]
-            if active.should_roll(len(batches), headers, self._clock()):
+            is_rolled = active.should_roll(len(batches), headers, self._clock())
+            if is_rolled:
                 active = self._roll(headers[0].base_offset)
+                if flush:
+                    self.flush()
             for header in headers:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
             active.append(batches, headers)
@@ -203,6 +207,7 @@ class Log:
             raise self._failed(error) from error
         if flush and self.needs_flush:
             self.flush()
+        return is_rolled
 
     def add_aborted(self, aborted: Sequence[AbortedTransaction]) -> None:
         """Markers that were just appended have ended them."""
@@ -224,10 +229,9 @@ class Log:
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     def _roll(self, base_offset: int) -> Segment:
-        """Close the active segment for appends, flushed, and begin a new one."""
+        """Close the active segment for appends, and begin a new one."""
         active = self._segments[-1]
         active.become_inactive()
-        self.flush()
         if active.size == 0:  # its base offset is too far from what comes
             self._remove(self._segments.pop().delete())
         segment = self._open_segment(base_offset)
