@@ -9,10 +9,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from neaptide.clusters.disks.damage import DamageKind, DiskFile
-from neaptide.clusters.hosts.io_faults import IoFault
+if TYPE_CHECKING:  # every command reads this file
+    from neaptide.clusters.hosts.io_faults import IoFault
 
 # Elections happen when a schedule makes them happen: no broker hands over its partitions when it is
 # stopped, and no controller moves leaders back.
@@ -20,6 +20,13 @@ STILL: Final[Mapping[str, str]] = {
     "auto.leader.rebalance.enable": "false",
     "controlled.shutdown.enable": "false",
 }
+
+
+# What can be done to the disk of a broker that is down, and to which of its files.
+DamageKind = Literal[
+    "flipped-bit", "flipped-record-bit", "torn-tail", "lost-file", "lost-directory"
+]
+DiskFile = Literal["segment", "index", "timeindex", "epochs", "high-watermarks", "recovery-points"]
 
 
 @dataclass(frozen=True, slots=True)

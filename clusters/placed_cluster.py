@@ -14,10 +14,8 @@ from typing import Any, cast
 
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage import checkpoints
-from neaptide.clusters.cluster import ClusterSpec, Listeners
+from neaptide.clusters.cluster import ClusterSpec, DamageKind, DiskFile, Listeners
 from neaptide.clusters.disks.damage import (
-    DamageKind,
-    DiskFile,
     damage,
     files_of,
     keep_snapshot,

@@ -17,10 +17,10 @@ The rule: two records that differ in their value or their mark never have the sa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
+if TYPE_CHECKING:  # whoever needs texts alone does not load Arrow
+    import pyarrow as pa
 
 MARK_HEADER: Final = "neaptide-mark"
 _HEX: Final = "hex:"
@@ -94,6 +94,9 @@ IDENTITY_SQL: Final = {
 
 def identified(table: pa.Table) -> pa.Table:
     """The same of a table in memory, operations or replicas; one that lacks columns stays."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if not {"key", "value", "offset"} <= {*table.column_names}:
         return table
     if "control" in table.column_names:

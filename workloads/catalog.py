@@ -16,8 +16,8 @@ from typing import Any, Final, Literal
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.nearest import did_you_mean
+from neaptide.workloads.group_options import BEGINNINGS, CHURNS, COMMITS, NO_RESETS
 from neaptide.workloads.resets import KINDS
-from neaptide.workloads.roles.groups import BEGINNINGS, CHURNS, COMMITS, NO_RESETS
 
 TRANSACTIONS, MEMBERSHIP, COMPACTION = "transactions", "membership of groups", "compaction"
 

@@ -13,18 +13,15 @@ import random
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage import checkpoints
 from neaptide.clusters.broker.storage.directory_lock import DirectoryLock
+from neaptide.clusters.cluster import DamageKind, DiskFile
 from neaptide.clusters.disks.replica_reader import read_entries, segment_files
 from neaptide.clusters.errors import UsageError
 
-DamageKind = Literal[
-    "flipped-bit", "flipped-record-bit", "torn-tail", "lost-file", "lost-directory"
-]
-DiskFile = Literal["segment", "index", "timeindex", "epochs", "high-watermarks", "recovery-points"]
 _TORN_BYTES_MAX: Final = 64
 _COVERED_FROM: Final = 17  # of a batch
 _EPOCHS: Final = "leader-epoch-checkpoint"

@@ -198,10 +198,12 @@ def _forget_connect() -> None:
 
 def remote_of_environment() -> str | None:
     """The Spark Connect server that Spark's own variable names. Raises UsageError."""
+    remote = os.environ.get(SPARK_REMOTE) or None
+    if remote is None:
+        return None
     from neaptide.checkers.pipeline.cluster_session import is_remote
 
-    remote = os.environ.get(SPARK_REMOTE) or None
-    if remote is not None and not is_remote(remote):
+    if not is_remote(remote):
         raise UsageError(
             f"{SPARK_REMOTE} must be of the form sc://HOST:PORT, or not be set."  # may have a token
         )

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from neaptide.clusters.disks.damage import DamageKind, DiskFile
+from neaptide.clusters.cluster import DamageKind, DiskFile
 from neaptide.clusters.hosts.io_faults import IoFault
 from neaptide.clusters.hosts.toxiproxy import Toxic, ToxicLinks
 from neaptide.harness.live.stage import Stage

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from neaptide.clusters.broker.server.apis.table import client_apis
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.errors import RefusedError
 from neaptide.clusters.kafka.members import (
@@ -214,6 +213,8 @@ class MembersNemesis:
     def _members(self) -> Members:
         generation = generation_of(self._stage.system)
         if generation is not None:
+            from neaptide.clusters.broker.server.apis.table import client_apis  # a whole broker
+
             has_api = Api.ELECT_LEADERS in client_apis(generation.name)
             return self._by_admin_api() if has_api else ZooKeeperMembers(self._connect)
         release = parse_release(str(self._stage.system.release))

@@ -31,10 +31,11 @@ from neaptide.nemesis.drawn.schedule import draw_schedule, parse_faults
 from neaptide.nemesis.scenario import Scenario
 from neaptide.results.run import named_brokers
 from neaptide.workloads.catalog import COMPACTION, MEMBERSHIP, TRANSACTIONS, Workload, find_workload
+from neaptide.workloads.group_options import NO_RESETS
 from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
 from neaptide.workloads.raw_connection import CoordinatorKind
 from neaptide.workloads.resets import KINDS
-from neaptide.workloads.roles.groups import NO_RESETS, RESET
+from neaptide.workloads.roles.groups import RESET
 from neaptide.workloads.roles.role import transactional_id
 from neaptide.workloads.roles.table import find_role
 

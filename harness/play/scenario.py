@@ -21,7 +21,6 @@ from neaptide.harness.live.members import MembersNemesis
 from neaptide.harness.live.stage import OF_TRANSACTIONS, Stage
 from neaptide.harness.live.target import LiveTarget
 from neaptide.harness.play.run_record import Finished, new_run, record
-from neaptide.harness.play.simulation.play import play_simulated
 from neaptide.harness.scenarios.needs import check_need
 from neaptide.harness.scenarios.predictions import (
     confirmed_sights,
@@ -45,7 +44,6 @@ from neaptide.nemesis.scenario import (
     lacks,
     with_brokers,
 )
-from neaptide.nemesis.search.play import is_simulated
 from neaptide.results.run import Aim
 
 Progress = Callable[[str], None]
@@ -97,6 +95,8 @@ async def play(
 
     async def work(directory: Path, account: Account) -> Finished:
         if place.name == "simulation":
+            from neaptide.harness.play.simulation.play import play_simulated
+
             return await play_simulated(scenario, str(system), directory, account)
         reads, toxics = _links_read(scenario), _has_toxics(scenario)
         if system.own is None and _has_transactions(scenario):
@@ -134,7 +134,14 @@ def check_scenario(scenario: Scenario, system: System, place: Place) -> None:
     lacking = lacks(scenario, system.like)
     if lacking is not None:
         raise UsageError(f"{system} does not serve {scenario.name}: {lacking}.")
-    if place.name == "simulation" and not is_simulated(scenario):
+    if place.name == "simulation":
+        _check_simulated(scenario)
+
+
+def _check_simulated(scenario: Scenario) -> None:
+    from neaptide.nemesis.search.play import is_simulated
+
+    if not is_simulated(scenario):
         raise UsageError(f"The simulation cannot do all steps of {scenario.name}.")
 
 

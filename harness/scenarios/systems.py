@@ -10,25 +10,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import NAMESPACE_URL, uuid5
 
-from neaptide.clusters.broker.cluster import BrokerCluster
 from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
 from neaptide.clusters.broker.wire.topic_ids import text_of
 from neaptide.clusters.cluster import UNCLEAN, ClusterSpec
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.host import Host
 from neaptide.clusters.hosts.place import HOSTS, Place
-from neaptide.clusters.kafka.cluster import KafkaCluster
 from neaptide.clusters.kafka.home import Home, read_home
 from neaptide.clusters.kafka.image import read_image
-from neaptide.clusters.kafka.kraft import KraftCluster
 from neaptide.clusters.kafka.properties import DEFAULTS, SMALL_JAVA
 from neaptide.clusters.kafka.versions import Mode, kafka_class_path, parse_release, row_of
 from neaptide.clusters.own.model import Managed, OwnSystem, Used
 from neaptide.clusters.own.parsing import SUFFIX, check_managed_on, load_system
-from neaptide.clusters.placed_cluster import PlacedCluster
+
+if TYPE_CHECKING:  # every command reads this file
+    from neaptide.clusters.placed_cluster import PlacedCluster
 
 KAFKA = "kafka"
 OWN = "own"
@@ -253,10 +252,17 @@ def make_cluster(
 
         return make_managed(host, directory, system.own, spec)
     if system.kind != KAFKA:
+        from neaptide.clusters.broker.cluster import BrokerCluster
+
         return BrokerCluster(host, directory, system.version, spec)
     in_zookeeper = parse_release(system.version).mode is Mode.ZOOKEEPER
-    kind = KafkaCluster if in_zookeeper else KraftCluster
-    return kind(host, directory, system.version, spec, system.home, java)
+    if in_zookeeper:
+        from neaptide.clusters.kafka.cluster import KafkaCluster
+
+        return KafkaCluster(host, directory, system.version, spec, system.home, java)
+    from neaptide.clusters.kafka.kraft import KraftCluster
+
+    return KraftCluster(host, directory, system.version, spec, system.home, java)
 
 
 def client_settings(system: System) -> Mapping[str, str]:

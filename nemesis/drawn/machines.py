@@ -20,7 +20,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
-from neaptide.clusters.disks.damage import DiskFile
+from neaptide.clusters.cluster import DiskFile
 from neaptide.clusters.hosts.io_faults import Call
 from neaptide.clusters.hosts.toxiproxy import Stream, ToxicKind
 from neaptide.nemesis.steps import Purpose

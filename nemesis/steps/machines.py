@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from neaptide.clusters.disks.damage import DamageKind, DiskFile
+from neaptide.clusters.cluster import DamageKind, DiskFile
 from neaptide.clusters.hosts.io_faults import Call, Errno
 from neaptide.nemesis.steps.language import (
     Broker,

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from neaptide.workloads.group_options import COMMITS
 from neaptide.workloads.libraries.model import LibraryError, Place, Polled, Record
 from neaptide.workloads.resets import Known, Reset, draw, new_position
 from neaptide.workloads.roles.role import POLL_S, Role
@@ -27,44 +27,7 @@ _STALL_S: Final = SESSION_MS / 1_000 + 3.0
 _CHURN_S: Final = (3.0, 8.0)
 _ASK_S: Final = 2.0
 
-AT_LEAST_ONCE, AT_MOST_ONCE, NEITHER = "at-least-once", "at-most-once", "neither"
-
-
-@dataclass(frozen=True, slots=True)
-class Commits:
-    """When a member commits: in the background by the library (`auto`), or by itself."""
-
-    auto: bool = False
-    waits: bool = True  # for the acknowledgement
-    before: bool = False  # before it processes what it commits
-    each_partition: bool = False
-    interval_s: float = 0.0
-
-    @property
-    def delivery(self) -> str:
-        """What that promises of each record."""
-        if self.auto:
-            return NEITHER
-        return AT_MOST_ONCE if self.before else AT_LEAST_ONCE
-
-
-COMMITS: Final[Mapping[str, Commits]] = {
-    "auto": Commits(auto=True),
-    "sync": Commits(),
-    "async": Commits(waits=False),
-    "partition": Commits(each_partition=True),
-    "interval": Commits(interval_s=_INTERVAL_S),
-    "before": Commits(before=True),
-}
-# Where a member begins where its group has no position (`auto.offset.reset`).
-BEGINNINGS: Final = ("earliest", "latest", "error")
-# What members do: leave and join again, stop to poll, leave and reset what they are assigned then.
-CHURNS: Final = (
-    "none", "leave", "stall", "leave+stall", "reset", "leave+reset", "stall+reset",
-    "leave+stall+reset",
-)  # fmt: skip
 RESET: Final = "reset"
-NO_RESETS: Final = "none"
 _RESETS_MOST: Final = 4  # of one client, so that its group comes to the end
 
 
