@@ -139,6 +139,7 @@ def test_executors_have_the_code_of_who_asks(request: pytest.FixtureRequest, whe
     assert re.search(f"{archive}$", done.stdout.strip()), done.stdout
 
 
+@pytest.mark.proof
 def test_ctrl_c_leaves_no_executor(cluster: Cluster, runs: tuple[str, str], tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "check", *runs, "--master", cluster.url],

@@ -34,6 +34,7 @@ spark.stop()
 """
 
 
+@pytest.mark.proof
 @pytest.mark.spark
 def test_a_local_spark_is_its_own(tmp_path: Path) -> None:
     defaults = {

@@ -83,6 +83,7 @@ def losing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.mark.proof
 def test_runs_on_an_object_store_get_all_their_evidence(
     apart: Apart, losing: Path, tmp_path: Path
 ) -> None:

@@ -439,7 +439,7 @@ ALWAYS = ("twice-", "large-", "lost-though", "edn-", str(LARGEST))
 WAYS: Mapping[str, EngineName] = {"duckdb": "duckdb", "spark-few": "spark", "spark-all": "spark"}
 
 
-@pytest.fixture(scope="module", params=proof_but(WAYS, "duckdb", "spark-few"))
+@pytest.fixture(scope="module", params=proof_but(WAYS, "duckdb"))
 def verdicts(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> dict[str, Judged]:

@@ -11,7 +11,7 @@ from tests.hardening.frames import FRAMES, GENERATIONS, hurt
 from tests.proof import proof_but
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(3_600)]
-FEW = 1_000
+FEW = 300
 SHARE = 100_000  # of the long form: what a proof that was interrupted repeats at most
 SHARES = [(SHARE, number) for number in range(1, FRAMES // SHARE + 1)]
 

@@ -98,6 +98,7 @@ def test_a_clock_that_jumps_ages_records(tmp_path: Path) -> None:
     assert {"clock": {"broker": "A", "ahead_ms": 0}} in steps, "it is put right at the end"
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.needs("strace")
 def test_a_leader_whose_disk_fails_is_replaced(tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ def test_a_scenario_without_its_file_is_written_as_one_that_is_read_again(
     assert load_scenario(tmp_path / f"{name}.toml").document == scenario.document
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_the_command_names_what_it_has_written(tmp_path: Path) -> None:
     saved(tmp_path / "runs", 1, loses=True, system="kafka:0.10.2.2")

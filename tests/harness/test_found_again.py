@@ -92,6 +92,7 @@ def test_a_search_by_priorities_names_its_bounds_where_they_were_given(
     assert f" --fetches-only {bounds} " in command_of(given, 5)
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_a_find_by_priorities_is_found_again_by_its_command(tmp_path: Path) -> None:
     one = ["explore", "--system", "neaptide:0.10", "--set", "min.insync.replicas=1"]

@@ -137,6 +137,7 @@ def test_sigkill_leaves_nothing_after_the_next_command(harness: Harness) -> None
     assert verdict["operations"] > 0
 
 
+@pytest.mark.proof
 def test_a_run_that_was_killed_while_it_started_says_so_after_the_next_command(
     harness: Harness,
 ) -> None:
@@ -184,9 +185,9 @@ def test_sigterm_ends_what_a_shell_has_started_in_the_background(tmp_path: Path)
 @pytest.mark.parametrize(
     "mode",
     [
-        ("--swarm",),
+        pytest.param(("--swarm",), marks=pytest.mark.proof),
         pytest.param(("--mutants",), marks=pytest.mark.proof),
-        pytest.param(("--exhaustive", "--produces", "2"), marks=pytest.mark.proof),
+        ("--exhaustive", "--produces", "2"),
     ],
 )
 def test_the_processes_of_a_search_end_with_it(tmp_path: Path, mode: tuple[str, ...]) -> None:

@@ -42,6 +42,7 @@ def test_the_first_example_passes_and_with_acks_1_it_fails(tmp_path: Path) -> No
     assert "'order-2 ⟨" in failed.stdout
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.spark
 def test_the_example_of_a_consumer_passes_and_with_a_commit_before_the_work_it_fails(

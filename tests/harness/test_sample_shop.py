@@ -23,6 +23,7 @@ def suite(tmp_path: Path, *options: str, **env: str) -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.spark
 def test_the_suite_of_the_shop_passes(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def test_documented_scenarios_agree_in_virtual_time(tmp_path: Path) -> None:
     assert {result["host"] for result in found["results"]} == {"simulation"}
 
 
+@pytest.mark.proof
 def test_what_explore_finds_replay_loses_again(tmp_path: Path) -> None:
     search = ("explore", "--system", "neaptide:2.1", "--acks", "1", "--seed", "0", "--seeds", "2")
     done, found = neaptide(tmp_path, *search, "--json")

@@ -76,6 +76,7 @@ def carrying_a_token(directory: Path) -> list[tuple[psutil.Process, str]]:
     return found
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.spark
 def test_a_java_that_outlives_a_killed_command_is_ended_by_the_next(tmp_path: Path) -> None:

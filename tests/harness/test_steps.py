@@ -26,6 +26,7 @@ AGREES = 0
 SIMULATED = ("--host", "simulation")
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.spark
 def test_a_run_that_loses_says_which_step_matters(tmp_path: Path) -> None:

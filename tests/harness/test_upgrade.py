@@ -136,6 +136,7 @@ def test_what_cannot_be_compared_is_said_in_one_sentence(
     assert sentence in done.stderr
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.spark
 @pytest.mark.needs("maven")

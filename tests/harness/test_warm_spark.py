@@ -143,6 +143,7 @@ def of_keeper(pid: int) -> list[psutil.Process]:
     return [one for one in children if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
 
 
+@pytest.mark.proof
 @pytest.mark.spark
 def test_checks_lease_its_session_and_give_it_back(
     kept: Mapping[str, int], env: Mapping[str, str], tmp_path: Path
@@ -161,6 +162,7 @@ def test_checks_lease_its_session_and_give_it_back(
     assert (second["started"], second["pid"]) == (False, kept["pid"])
 
 
+@pytest.mark.proof
 @pytest.mark.spark
 def test_its_token_is_only_where_this_user_can_read_it(
     kept: Mapping[str, int], env: Mapping[str, str]

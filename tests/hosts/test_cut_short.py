@@ -116,7 +116,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Harness]]:
             harness.neaptide("list")
 
 
-@pytest.mark.parametrize("host", [NETNS_PROOF, "docker"])
+@pytest.mark.parametrize("host", [NETNS_PROOF, pytest.param("docker", marks=pytest.mark.proof)])
 def test_sigkill_leaves_nothing_after_the_next_command(
     host: str, begin: Callable[..., Harness]
 ) -> None:
@@ -145,6 +145,7 @@ def test_ctrl_c_leaves_nothing(host: str, begin: Callable[..., Harness]) -> None
     assert harness.resources() == []
 
 
+@pytest.mark.proof
 def test_on_machines_everything_ends_with_the_harness_that_was_killed(
     begin: Callable[..., Harness], three_machines: Machines, tmp_path: Path
 ) -> None:

@@ -201,6 +201,7 @@ def test_an_image_that_is_not_there_is_said_before_anything_starts(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.proof
 def test_a_program_that_the_image_has_not(tmp_path: Path, node_image: None) -> None:
     """The twin is the run of the same files in an image that has it."""
     system = write_files(tmp_path, INSTALLED)

@@ -33,7 +33,7 @@ def left(directory: Path) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("host", proof_but(["netns", "ssh"], "ssh"))
+@pytest.mark.parametrize("host", proof_but(["netns", "ssh"]))
 def test_a_scenario_is_played_there(host: str, tmp_path: Path, three_machines: Machines) -> None:
     """`start` is a script that waits for Java: a kill of the script alone would kill no broker."""
     system = write_zookeeper_files(tmp_path, str(install(tmp_path)))

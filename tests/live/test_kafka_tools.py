@@ -54,7 +54,6 @@ def _chosen(system: str, *, of_groups: bool) -> list[Command]:
             ("neaptide:2.1", False),
             ("kafka:3.9.1", False),
         ],
-        ("neaptide:4.0", True),
     ),
 )
 def test_g4_g5_tools_do_what_they_are_called_for(

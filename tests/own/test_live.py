@@ -253,6 +253,7 @@ def test_a_cluster_that_is_used_is_judged_by_what_clients_saw_and_lives_on(
     assert files_with(tmp_path / "runs", "own:theirs")  # the twin: the search finds what is there
 
 
+@pytest.mark.proof
 def test_a_cluster_that_does_not_let_us_in(
     tmp_path: Path, running: tuple[subprocess.Popen[bytes], str]
 ) -> None:

@@ -84,6 +84,7 @@ listener.name.clients.plain.sasl.jaas.config=${file:{here}/secrets.properties:ja
 """
 
 
+@pytest.mark.proof
 def test_clients_log_in_and_no_file_of_the_run_has_the_password(tmp_path: Path) -> None:
     client = {
         "security.protocol": "SASL_PLAINTEXT",
