@@ -2,8 +2,9 @@
 
 A file of tests is the unit: it is played by one process. Of a folder whose files share what takes
 long to start, a Spark or clusters, the folder is (`TOGETHER`), so that it is started once. The long
-folders come first, and in each the longest file, so that no process waits at the end. `durations.json` beside this file has the seconds of each, as the last run has
-measured them that `make durations` took over.
+folders come first, and in each the longest file, so that no process waits at the end.
+`durations.json` beside this file has the seconds of each, as the last run has measured them that
+`make durations` took over.
 
 Not here: time limits of tests (pytest-timeout), and the slowest tests, which pytest prints itself.
 
