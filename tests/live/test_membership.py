@@ -197,7 +197,9 @@ def test_g2_operators_list_describe_and_delete_groups(own_or_kafka: LiveCluster)
         until(lambda: shared(x), "x has all of them")
         polled(x)
         x.commit(offsets=[TopicPartition("t", 0, 3)], asynchronous=False)
-        listed = {one.group_id: one for one in admin.list_consumer_groups().result().valid}
+        found = admin.list_consumer_groups().result()
+        assert found.errors == []
+        listed = {one.group_id: one for one in found.valid}
         assert "seen" in listed
         described = admin.describe_consumer_groups(["seen"])["seen"].result()
         assert described.state.name == "STABLE"
