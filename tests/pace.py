@@ -1,10 +1,9 @@
 """How long tests take: what an unmarked one may take, in which order files come, what is kept.
 
-A file of tests is the unit: it is played by one process. Of a folder whose files share what takes
-long to start, a Spark or clusters, the folder is (`TOGETHER`), so that it is started once. The long
-folders come first, and in each the longest file, so that no process waits at the end.
-`durations.json` beside this file has the seconds of each, as the last run has measured them that
-`make durations` took over.
+A file of tests is the unit: it is played by one process. The long folders come first, since the
+files of a folder share its clusters and its Spark, and in each the longest file, so that no process
+waits at the end. `durations.json` beside this file has the seconds of each, as the last run has
+measured them that `make durations` took over.
 
 Not here: time limits of tests (pytest-timeout), and the slowest tests, which pytest prints itself.
 
@@ -26,7 +25,6 @@ import pytest
 
 LIMIT_S: Final = 3.0
 _LONG_S: Final = 60.0  # of a folder
-TOGETHER: Final = ("tests/checkers", "tests/live")
 _SUM_S: Final = 0.05  # what `slowness` takes where nothing else runs
 SLOW: Final = frozenset({"live", "spark", "slow", "proof"})
 DURATIONS: Final = Path(__file__).parent / "durations.json"
@@ -128,11 +126,6 @@ def file_of(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
-def without_group(nodeid: str) -> str:
-    """xdist writes the group behind it."""
-    return nodeid.rpartition("@tests/")[0] or nodeid
-
-
 def longest_first(nodeids: Iterable[str], seconds: Mapping[str, float]) -> list[int]:
     """The numbers of the tests in order; the files of a folder stay together, and the tests of a
     file, in their own order."""
@@ -150,14 +143,6 @@ def longest_first(nodeids: Iterable[str], seconds: Mapping[str, float]) -> list[
 
 def folder_of(file: str) -> str:
     return file.rpartition("/")[0]
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """What one process plays (`--dist loadgroup`)."""
-    file = file_of(item.nodeid)
-    folder = folder_of(file)
-    item.add_marker(pytest.mark.xdist_group(folder if folder in TOGETHER else file))
 
 
 @pytest.hookimpl(trylast=True)
