@@ -106,11 +106,8 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     passed = config.stash[_PASSED]
-    has_passed = [pace.without_group(item.nodeid) in passed for item in items]
-    config.hook.pytest_deselected(
-        items=[i for i, yes in zip(items, has_passed, strict=True) if yes]
-    )
-    items[:] = [item for item, yes in zip(items, has_passed, strict=True) if not yes]
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+    items[:] = [item for item in items if item.nodeid not in passed]
 
 
 class _Recording:
@@ -120,7 +117,7 @@ class _Recording:
         self._not_passed: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        name = pace.without_group(report.nodeid)
+        name = report.nodeid
         self._seconds[name] = self._seconds.get(name, 0.0) + report.duration
         if not report.passed:
             self._not_passed.add(name)
