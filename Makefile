@@ -12,7 +12,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Test processes at once; a file of tests is in one of them.
 JOBS   ?= 2
-PROCESSES = $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder)
+PROCESSES = $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder)
 
 .PHONY: demo test venv dev lint types imports unit proof compatibility durations fix bench clean reference site release dist image
 
