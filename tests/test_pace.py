@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import pace, proof
+from tests.proof import proof_but
 
 PLUGINS = ("-p", "tests.pace", "-p", "tests.proof", "-p", "no:cacheprovider", "-p", "no:neaptide")
 QUICK_AND_SLOW = """
@@ -126,7 +127,7 @@ def test_3(): pass
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("processes", proof_but([0, 2], 0))
 def test_what_has_passed_is_not_played_again(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:

@@ -39,6 +39,7 @@ def test_what_is_shown_is_what_the_rule_has_seen(spark: SparkSession, tmp_path: 
     assert not (directory / "verdict.json").exists()
 
 
+@pytest.mark.proof
 @pytest.mark.spark
 def test_the_command_shows_it(tmp_path: Path) -> None:
     run = str(LOSS.write(tmp_path / "loss"))

@@ -43,7 +43,7 @@ def test_a10_malformed_frames_end_no_broker(
     assert found["neighbour"]["served"] >= 3
 
 
-@pytest.mark.parametrize(("frames", "number"), proof_but([(FEW, 1), *SHARES], (FEW, 1)))
+@pytest.mark.parametrize(("frames", "number"), proof_but([(FEW, 1), *SHARES]))
 def test_malformed_frames_end_no_gate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frames: int, number: int
 ) -> None:

@@ -50,6 +50,7 @@ def test_a_full_disk_is_said_before_anything_starts(tmp_path: Path, small_disk: 
     assert "MiB are needed" in recorded["aim"]["why"]
 
 
+@pytest.mark.proof
 def test_a_full_disk_for_the_ledger_is_said_before_anything_starts(
     tmp_path: Path, small_disk: Path
 ) -> None:

@@ -63,7 +63,7 @@ def test_each_of_them_is_missed_when_it_is_lost(lab: Lab) -> None:
     assert not {"duplicate", "phantom"} & {*checked.anomalies}
 
 
-@pytest.mark.parametrize("is_said", proof_but([True, False], False))
+@pytest.mark.parametrize("is_said", proof_but([True, False]))
 def test_what_an_application_deletes_is_not_lost_if_it_says_so(lab: Lab, is_said: bool) -> None:
     cluster = lab.cluster(system="kafka:3.9.1")
     produce(cluster, "all", *((None, f"v{n}") for n in range(5)))

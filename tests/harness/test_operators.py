@@ -67,8 +67,7 @@ held = ["neaptide:0.11+", "kafka:0.11+"]
             ("kafka:3.9.1", "held", ""),
             ("neaptide:4.0", "held", ""),
             ("neaptide:0.10", "unknown", "no records were deleted"),  # it has no such API
-        ],
-        ("neaptide:4.0", "held", ""),
+        ]
     ),
 )
 def test_records_are_deleted_on_purpose(

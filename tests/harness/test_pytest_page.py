@@ -32,6 +32,7 @@ def played(
     )
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.spark
 def test_the_first_example_passes_and_with_acks_1_it_fails(tmp_path: Path) -> None:

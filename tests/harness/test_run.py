@@ -30,6 +30,7 @@ until = "leader is B"
 """
 
 
+@pytest.mark.proof
 def test_a_scenario_of_ones_own_finds_the_loss(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(MINE, encoding="utf-8")
     done, verdict = neaptide(tmp_path, "run", "mine.toml", "--system", "neaptide:0.11", "--json")
@@ -49,15 +50,11 @@ def test_an_aim_that_is_missed_is_unknown_not_fine(tmp_path: Path) -> None:
 
 
 def test_random_faults_lose_nothing_with_acks_all(tmp_path: Path) -> None:
-    done, recorded = neaptide(
+    done, verdict = neaptide(
         tmp_path, "run", "append", "--system", "neaptide:0.11", "--nemesis", "kill,pause,cut",
-        "--time", "10", "--rate", "1000", "--seed", "11", "--no-check", "--json",
+        "--time", "6", "--rate", "1000", "--seed", "11", "--json",
     )  # fmt: skip
-    assert (recorded["verdict"], recorded["status"]) == ("unchecked", "finished"), done.stderr
-    assert not (Path(recorded["run"]) / "verdict.json").exists()
-    checked, document = neaptide(tmp_path, "check", recorded["run"], "--json")
-    [verdict] = document["runs"]
-    assert verdict["verdict"] == "valid", (verdict, checked.stderr)
+    assert verdict["verdict"] == "valid", (verdict, done.stderr)
     assert verdict["operations"] > 1000
     assert done.returncode == 0
     assert "--seed 11" in done.stderr

@@ -16,6 +16,7 @@ AGREES, ANOMALY, USAGE = 0, 1, 64
 SIMULATED = ("--host", "simulation")
 
 
+@pytest.mark.proof
 def test_the_command_that_repeats_a_run_repeats_it(tmp_path: Path) -> None:
     asked = ("run", "acks-1-loss", "--system", "neaptide:2.1", "--seed", "5", "--json", *SIMULATED)
     done, verdict = neaptide(tmp_path, *asked)

@@ -59,7 +59,7 @@ async def described(q: Quorum) -> tuple[set[int], set[int]]:
     return {v.replica_id for v in said.current_voters}, {o.replica_id for o in said.observers}
 
 
-@pytest.mark.parametrize("version", proof_but(VERSIONS, "3.9.1-kraft"))
+@pytest.mark.parametrize("version", proof_but(VERSIONS))
 def test_the_active_controller_leaves_resigns_and_comes_back(
     version: str, play: Callable[[str, bool, Story], None]
 ) -> None:

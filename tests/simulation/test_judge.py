@@ -17,8 +17,8 @@ from neaptide.nemesis.search.targets import LATE, TRANSACT
 from tests.simulation.judging import compare
 from tests.simulation.worlds import A, B, C, ready, run_for, until
 
-RUNS = 60
-IN_TRANSACTIONS = 28
+RUNS = 30
+IN_TRANSACTIONS = 20
 REGRESSES = 165  # a committed position goes back, which few do
 
 

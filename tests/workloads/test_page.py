@@ -30,6 +30,7 @@ def played(tmp_path: Path, module: str) -> tuple[int, Any]:
     return done.returncode, document
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.spark
 def test_the_workload_of_the_page_is_run_by_its_command(tmp_path: Path) -> None:
