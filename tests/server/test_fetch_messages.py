@@ -135,3 +135,18 @@ def test_what_a_timestamp_stands_for_is_known_from_its_version_on(
         assert isinstance(event, events.ListOffsetsRequested)
         is_known = timestamp >= known[0]
         assert event.partitions[0].timestamp == (timestamp if is_known else -6)
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(5, Error.NOT_LEADER_OR_FOLLOWER), (6, Error.KAFKA_STORAGE_ERROR)]
+)
+def test_r11_a_client_of_before_learns_of_an_offline_replica_as_of_one_that_leads_no_more(
+    version: int, error: Error
+) -> None:
+    result = effects.FetchedResult(T, Error.KAFKA_STORAGE_ERROR, -1, -1, None)
+    header = Header(Api.FETCH, version, 1, "c")
+    request = PendingRequest(1, CONNECTION, header)
+    answer = encode_fetch(request, effects.RespondFetch(1, (result,)), CONTEXT)
+    assert isinstance(answer, SendResponse)
+    [topic] = answer.entity.responses
+    assert topic.partitions[0].error_code.value == error

@@ -107,8 +107,10 @@ class LogReader:
     ) -> tuple[bytes, Error]:
         """Whole batches of at most `limit` bytes, but one where `at_least_one`."""
         log = self._logs.logs.get(topic_partition)
-        if log is None:  # its directory has failed since
-            return b"", Error.KAFKA_STORAGE_ERROR
+        if log is None:  # it has gone since the core answered: with its directory, or alone
+            has_failed = bool(self._logs.offline)
+            lost = Error.KAFKA_STORAGE_ERROR if has_failed else Error.NOT_LEADER_OR_FOLLOWER
+            return b"", lost
         try:
             return log.read(wanted.offset, wanted.end, limit, at_least_one), Error.NONE
         except OffsetOutOfRangeError:

@@ -63,6 +63,7 @@ from neaptide.clusters.broker.wire.topic_ids import (
 )
 
 SESSIONS_VERSION: Final = 7  # of Fetch, from which on there are sessions
+WITH_STORAGE_ERROR: Final = 6  # of Fetch: clients of earlier ones do not know it
 
 # --- of a leader ----------------------------------------------------------------------------------
 
@@ -205,7 +206,7 @@ def encode_fetch(
         is_error = result.error is not Error.NONE
         values = {
             "partition_index": result.partition.partition,
-            "error_code": code(_fetch_error_of(result)),
+            "error_code": code(_fetch_error_of(result, version)),
             "high_watermark": high_watermark,
             "last_stable_offset": UNKNOWN_OFFSET if is_error else result.last_stable_offset,
             "log_start_offset": log_start_offset,
@@ -244,10 +245,12 @@ def _ids_of(asked: Iterable[events.FetchedPartition]) -> dict[str, UUID | None]:
     return {one.partition.topic: uuid_of(one.topic_id) for one in asked}
 
 
-def _fetch_error_of(result: effects.FetchedResult) -> Error:
+def _fetch_error_of(result: effects.FetchedResult, version: int) -> Error:
     is_unknown = is_unknown_topic(result.partition.topic)
     if result.error is Error.UNKNOWN_TOPIC_OR_PARTITION and is_unknown:
         return Error.UNKNOWN_TOPIC_ID
+    if result.error is Error.KAFKA_STORAGE_ERROR and version < WITH_STORAGE_ERROR:
+        return Error.NOT_LEADER_OR_FOLLOWER  # what such a client looks for another leader by
     return result.error
 
 
