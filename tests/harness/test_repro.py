@@ -63,6 +63,7 @@ PLAYED = {
         "stale-diverging-answer",
         "compaction-loss",
         "marker-compacted-away",
+        "abort-compacted-away",
     ),
     "neaptide:4.0": (
         "compaction-loss",
