@@ -75,8 +75,8 @@ class ZooKeeperMembers:
         self._with_client(f"set {path}", lambda client: _set_partitions(client, topic, assignment))
 
     def set(self, topic: str, settings: Mapping[str, str | None]) -> None:
-        kept = {name: value for name, value in settings.items() if value is not None}
-        self._ask("set", znodes.topic_config_path(topic), znodes.encode_settings(kept))
+        path = znodes.topic_config_path(topic)
+        self._with_client(f"set {path}", lambda client: _set_settings(client, topic, settings))
         change = {"version": 2, "entity_path": f"topics/{topic}"}
         self._ask("create", _CHANGES_PATH, json.dumps(change).encode(), sequence=True)
 
@@ -105,6 +105,15 @@ class ZooKeeperMembers:
         finally:
             client.stop()
             client.close()
+
+
+def _set_settings(client: KazooClient, topic: str, changed: Mapping[str, str | None]) -> None:
+    """The others stay."""
+    path = znodes.topic_config_path(topic)
+    data, stat = client.get(path)
+    settings = {**znodes.decode_settings(path, data), **changed}
+    kept = {name: value for name, value in settings.items() if value is not None}
+    client.set(path, znodes.encode_settings(kept), version=stat.version)
 
 
 def _set_partitions(

@@ -21,6 +21,7 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     WriteAssignment,
 )
 from neaptide.clusters.broker.replication.model import ReplicaAssignment, TopicPartition
+from neaptide.clusters.kafka.members import ZooKeeperMembers
 from tests.coordination.conftest import participant
 from tests.coordination.plays import T0, T1, TOPIC, created_topic, is_idle
 
@@ -195,3 +196,20 @@ def test_c5_a_controller_of_an_earlier_epoch_takes_nothing_out_if_it_is_fenced(
             assert (zookeeper.exists(REASSIGN) is not None) == is_fenced
 
     asyncio.run(play())
+
+
+def test_an_operator_who_sets_one_setting_leaves_the_others(
+    connect: str, zookeeper: KazooClient
+) -> None:
+    path = znodes.topic_config_path("t")
+    before = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
+    zookeeper.create(path, znodes.encode_settings(before), makepath=True)
+    zookeeper.ensure_path("/config/changes")
+    operator = ZooKeeperMembers(connect)
+    operator.set("t", {"segment.ms": "1"})
+    assert znodes.decode_settings(path, zookeeper.get(path)[0]) == {**before, "segment.ms": "1"}
+    operator.set("t", {"segment.ms": None})
+    assert znodes.decode_settings(path, zookeeper.get(path)[0]) == before
+    [change, _] = sorted(zookeeper.get_children("/config/changes"))
+    written = json.loads(zookeeper.get(f"/config/changes/{change}")[0])
+    assert written == {"version": 2, "entity_path": "topics/t"}
