@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn, cast
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
 
 import pytest
 
@@ -13,13 +15,18 @@ from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordinatio
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.server.apis.describing import answer_describe_log_dirs
+from neaptide.clusters.broker.server.apis.row import PendingRequest
 from neaptide.clusters.broker.server.config import server_config
+from neaptide.clusters.broker.server.log_reader import LogReader
 from neaptide.clusters.broker.server.moving import copy_some
 from neaptide.clusters.broker.server.shell import BrokerShell
 from neaptide.clusters.broker.storage.errors import StorageError
 from neaptide.clusters.broker.storage.log import Log
 from neaptide.clusters.broker.storage.log_manager import LogManager
-from tests.server.given import GOOD, SlowCoordination
+from neaptide.clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.wire.codec import Header
+from tests.server.given import CONNECTION, CONTEXT, GOOD, SlowCoordination
 from tests.storage.batches import batch, with_headers
 
 PARTITIONS = A, B, C = [TopicPartition("t", number) for number in range(3)]
@@ -186,3 +193,17 @@ def test_r11_a_copy_begins_with_the_batch_in_which_its_log_starts(tmp_path: Path
 
 def offsets(log: Log) -> tuple[int, int]:
     return log.log_start_offset, log.log_end_offset
+
+
+def test_r11_a_directory_that_has_gone_is_described_as_one_that_failed(tmp_path: Path) -> None:
+    """Before a write has noticed it."""
+    logs = LogManager.open([tmp_path / "one", tmp_path / "two"], 7, {})
+    for tp in (A, B):
+        logs.create_log(tp)
+    (tmp_path / "two").rename(tmp_path / "elsewhere")
+    reader = LogReader(logs, cast(Any, None), cast(Any, None))
+    request = PendingRequest(1, CONNECTION, Header(Api.DESCRIBE_LOG_DIRS, 1, 1, "c"))
+    entity = SimpleNamespace(topics=None)
+    answer = answer_describe_log_dirs(request, entity, replace(CONTEXT, reader=reader))
+    found = {Path(one.log_dir).name: int(one.error_code.value) for one in answer.results}
+    assert found == {"one": Error.NONE, "two": Error.KAFKA_STORAGE_ERROR}

@@ -3,6 +3,7 @@ without the core."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -256,10 +257,13 @@ def _log_directory(
                 is_future_key=one.is_future,
             )
             topics.setdefault(place.topic, []).append(made)
-    disk = None if held is None else shutil.disk_usage(directory)
+    disk = None
+    if held is not None:
+        with contextlib.suppress(OSError):  # it has gone, which nobody has noticed yet
+            disk = shutil.disk_usage(directory)
     return make(
         result,
-        error_code=code(Error.KAFKA_STORAGE_ERROR if held is None else Error.NONE),
+        error_code=code(Error.KAFKA_STORAGE_ERROR if disk is None else Error.NONE),
         log_dir=str(directory.absolute()),
         topics=tuple(topic(name=name, partitions=tuple(of)) for name, of in topics.items()),
         total_bytes=i64(disk.total if disk else -1),
