@@ -15,6 +15,17 @@ from typing import Final
 
 from neaptide.clusters.nearest import did_you_mean
 
+# Where a broker is and how others reach it, which the harness has to know.
+SET_BY_HARNESS: Final = frozenset(
+    {
+        *("broker.id", "node.id", "process.roles", "log.dir", "log.dirs", "metadata.log.dir"),
+        *("listeners", "advertised.listeners", "inter.broker.listener.name"),
+        *("host.name", "port", "advertised.host.name", "advertised.port"),
+        *("listener.security.protocol.map", "security.inter.broker.protocol"),
+        *("controller.listener.names", "controller.quorum.voters"),
+        *("controller.quorum.bootstrap.servers", "zookeeper.connect"),
+    }
+)
 _PREFIXES: Final = ("neaptide.", "listener.name.", "confluent.")
 _LOOKS_LIKE: Final = 0.8
 
@@ -28,6 +39,8 @@ def known_settings() -> frozenset[str]:
 def problem_of(names: Iterable[str], *, has_plugins: bool = True) -> str | None:
     """What is wrong with the first of these that is none, as a sentence without its full stop."""
     for name in names:
+        if name in SET_BY_HARNESS:
+            return f"{name!r} is set by neaptide itself: leave it out"
         if name in known_settings() or name.startswith(_PREFIXES):
             continue
         near = did_you_mean(name, sorted(known_settings()), _LOOKS_LIKE)

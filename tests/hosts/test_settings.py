@@ -18,7 +18,8 @@ from neaptide.clusters.settings import known_settings, problem_of
         ("my.authorizer.secrets", True, None),
         ("listener.name.external.ssl.keystore.key", True, None),
         ("neaptide.generation", False, None),
-        *((name, False, None) for name in ("replica.lag.max.messages", "node.id", "segment.bytes")),
+        ("log.dirs", True, "is set by neaptide itself: leave it out"),
+        *((name, False, None) for name in ("replica.lag.max.messages", "segment.bytes")),
     ],
 )
 def test_what_is_wrong_with_a_setting(name: str, has_plugins: bool, says: str | None) -> None:
