@@ -35,8 +35,8 @@ PARTITIONS = A, B, C = [TopicPartition("t", number) for number in range(3)]
 class Running:
     """A broker that leads three partitions: A and C in the directory `one`, B in `two`."""
 
-    def __init__(self, path: Path, generation: str = "2.1") -> None:
-        self.paths = [path / "one", path / "two"]
+    def __init__(self, path: Path, generation: str = "2.1", *, more: Sequence[str] = ()) -> None:
+        self.paths = [path / name for name in ("one", "two", *more)]
         names = ",".join(map(str, self.paths))
         config = server_config({**GOOD, "log.dirs": names, "neaptide.generation": generation})
         survives = config.generation.survives_failed_log_directories
@@ -106,6 +106,26 @@ def test_r11_a_request_is_carried_out_where_it_can_be(
         assert [type(one).__name__ for one in here.asked][-1:] == ["NotifyLogDirEvent"]
         assert dict(here.produce(*order)) == dict(done)
         assert here.ends == {A: (2, 2), C: (2, 2)}
+        assert not here.failures
+
+    asyncio.run(run())
+
+
+def test_r11_two_that_fail_in_one_request_have_nothing_done_twice(tmp_path: Path) -> None:
+    async def run() -> None:
+        here = Running(tmp_path, more=["three"])
+        assert [here.logs.directory_of(tp).path.name for tp in PARTITIONS] == [
+            "one",
+            "two",
+            "three",
+        ]
+        for tp in (B, C):
+            here.break_log(tp)
+        done = here.produce(A, B, C)
+        failed = Error.KAFKA_STORAGE_ERROR
+        assert done == [(A, Error.NONE), (B, failed), (C, failed)]
+        assert here.ends == {A: (1, 1)}
+        assert [type(one).__name__ for one in here.asked][-2:] == ["NotifyLogDirEvent"] * 2
         assert not here.failures
 
     asyncio.run(run())

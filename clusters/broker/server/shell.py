@@ -337,7 +337,9 @@ class BrokerShell:
             return
         self._effects.clear()
         _restore(self.core, taken.before)
-        again = [*self._take(events.LogDirectoryFailed(lost)), *self._take(taken.event)]
+        for effect in self._take(events.LogDirectoryFailed(lost)):  # none of them is of a log
+            self.performers[type(effect)](effect)
+        again = list(self._take(taken.event, taken.done))
         for effect in taken.done:
             if effect in again:
                 again.remove(effect)
@@ -356,13 +358,13 @@ class BrokerShell:
             if left is not None:
                 left.done(left.work())
 
-    def _take(self, event: object) -> tuple[Effect, ...]:
+    def _take(self, event: object, done: Sequence[Effect] = ()) -> tuple[Effect, ...]:
         """A step that fails changes nothing. Where it was a request's, only that one has failed.
 
         Nobody waits for an error of any other event, and without it the broker would not go on.
         """
         before = _state_of(self.core)
-        self._taken = _Taken(event, before)
+        self._taken = _Taken(event, before, list(done))
         try:
             return step(self.core, event, self._clock_ms())
         except Exception:
