@@ -150,7 +150,7 @@ def _check(config: ServerConfig) -> None:
     directories = config.log_directories
     if len({one.absolute() for one in directories}) != len(directories):
         raise InvalidSettingError("log.dirs names a log directory twice")
-    if Path() in directories:
+    if not all(part.strip() for part in config.settings["log.dirs"].split(",")):
         raise InvalidSettingError("log.dirs has a comma too many")
     log_config(config.settings)
 

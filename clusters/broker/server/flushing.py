@@ -8,10 +8,11 @@ looked at as often as its own flush.ms needs it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Final
 
 from neaptide.clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.storage.flush import Flush
 from neaptide.clusters.broker.storage.log import Log
 from neaptide.clusters.broker.storage.log_manager import LogManager
 
@@ -27,13 +28,20 @@ async def keep_flushed(
         await asyncio.sleep(_pause_s(logs, scheduler_interval_ms))
         for tp, log in tuple(logs.logs.items()):
             if log.is_flush_due and logs.logs.get(tp) is log:
-                await flush_beside(log, lose)
+                try:
+                    await flush_beside(log, lose)
+                except StorageError as error:
+                    lose(error)
 
 
-async def flush_beside(log: Log, lose: Callable[[StorageError], None]) -> None:
-    """By a thread, of all that there is now."""
+def flush_beside(log: Log, lose: Callable[[StorageError], None]) -> Coroutine[object, object, None]:
+    """Of all that there is now: its files are opened at once, for the log may be deleted before a
+    thread comes to it. Raises StorageError."""
+    return _sync(log, log.begin_flush(), lose)
+
+
+async def _sync(log: Log, flush: Flush, lose: Callable[[StorageError], None]) -> None:
     try:
-        flush = log.begin_flush()
         await asyncio.to_thread(flush.sync)
         log.end_flush(flush)
     except StorageError as error:

@@ -15,6 +15,7 @@ from typing import Final
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.server.flushing import flush_beside
 from neaptide.clusters.broker.storage.errors import RecordBatchError, StorageError
 from neaptide.clusters.broker.storage.log import Log
 from neaptide.clusters.broker.storage.log_directory import may_have_future
@@ -94,6 +95,13 @@ class ReplicaAlterLogDirs:
 
         self._when_free(copy)
         await done
+        await asyncio.sleep(0)  # others have their turn
+        future = self._logs.futures.get(tp)
+        if future is not None:
+            try:
+                await flush_beside(future, self._lose)
+            except StorageError as error:
+                self._lose(error)
 
 
 def copy_some(log: Log, future: Log) -> bool:
@@ -106,6 +114,6 @@ def copy_some(log: Log, future: Log) -> bool:
         headers = parse_batches(data)
         if headers[0].base_offset < future.log_end_offset:  # the log starts inside of this batch
             future.truncate_fully_and_start_at(headers[0].base_offset)
-        future.append(data, headers)
+        future.append(data, headers, flush=False)
     future.delete_records_before(log.log_start_offset)
     return future.log_end_offset >= log.log_end_offset

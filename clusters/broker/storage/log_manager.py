@@ -49,8 +49,6 @@ class LogManager:
         broker_id: int,
         settings: Mapping[str, str],
         *,
-        cluster_id: str | None = None,
-        topic_settings: Mapping[str, Mapping[str, str]] | None = None,
         clock: Clock = wall_clock_ms,
         survives: bool = False,
     ) -> LogManager:
@@ -61,16 +59,7 @@ class LogManager:
         try:
             for path in paths:
                 try:
-                    opened.append(
-                        LogDirectory.open(
-                            path,
-                            broker_id,
-                            settings,
-                            cluster_id=cluster_id,
-                            topic_settings=topic_settings,
-                            clock=clock,
-                        )
-                    )
+                    opened.append(LogDirectory.open(path, broker_id, settings, clock=clock))
                 except LogDirectoryInUseError:
                     raise
                 except StorageError as error:
@@ -115,8 +104,10 @@ class LogManager:
         known = self.logs.get(topic_partition)
         if known is not None:
             return known
-        preferred = self._directories.get(self._preferred.pop(topic_partition, Path()))
-        directory = preferred or min(self._directories.values(), key=lambda one: len(one.logs))
+        path = self._preferred.pop(topic_partition, None)
+        if path not in self._directories:
+            path = min(self._directories, key=lambda one: len(self._directories[one].logs))
+        directory = self._directories[path]
         log = directory.create_log(topic_partition, topic_settings, topic_id)
         self.logs[topic_partition] = log
         if topic_id is not None:
@@ -183,12 +174,12 @@ class LogManager:
         high_watermark = source.read_high_watermarks().get(topic_partition, 0)
         aborted = log.aborted_within(log.log_start_offset, log.log_end_offset)
         moved = target.promote_future(topic_partition, topic_id, high_watermark)
+        self.logs[topic_partition] = moved
         moved.epochs.replace(log.epochs.entries)
         moved.rebuild_aborted(aborted)
         moved.cleaned_to = log.cleaned_to
         target.checkpoint_cleaned()
         source.delete_log(topic_partition)
-        self.logs[topic_partition] = moved
 
     # --- a directory that has failed -----------------------------------------------------------
 
