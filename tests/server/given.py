@@ -142,6 +142,8 @@ class Answers:
         self.listener = listener
         self.given = given
         self.closed = False
+        self.sasl = None
+        self.is_logging_in = False
 
     def respond(self, frame: bytes | None) -> None:
         assert frame is not None

@@ -53,6 +53,8 @@ class Asked:
 
     def __init__(self) -> None:
         self.listener = "CLIENT"
+        self.sasl = None
+        self.is_logging_in = False
         self.frames: list[bytes] = []
         self.refused: Exception | None = None
 

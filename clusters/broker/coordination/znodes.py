@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 from neaptide.clusters.broker.replication.model import (
     NO_LEADER,
@@ -19,6 +20,7 @@ from neaptide.clusters.broker.replication.model import (
     Endpoint,
     LeaderAndIsr,
     ReplicaAssignment,
+    SecurityProtocol,
     TopicConfiguration,
     TopicPartition,
 )
@@ -48,14 +50,13 @@ PERSISTENT_PARENTS: Final = (
     f"{CONFIGS}/changes",
     f"{CONFIGS}/topics",
     f"{CONFIGS}/brokers",
+    f"{CONFIGS}/users",
     ISR_CHANGES,
     LOG_DIR_EVENTS,
     "/cluster",
     ADMIN,
     DELETE_TOPICS,
 )
-
-_SECURITY_PROTOCOL: Final = "PLAINTEXT"  # of every listener: this project has no other
 
 
 class MalformedZnodeError(Exception):
@@ -97,6 +98,7 @@ def delete_topic_path(topic: str) -> str:
 
 # An entity that has settings, as Kafka writes its path: topics/T, brokers/0, brokers/<default>.
 ALL_BROKERS: Final = "brokers/<default>"
+USERS: Final = "users"
 
 
 def topic_entity(topic: str) -> str:
@@ -105,6 +107,15 @@ def topic_entity(topic: str) -> str:
 
 def broker_entity(broker_id: int) -> str:
     return f"brokers/{broker_id}"
+
+
+def user_entity(user: str) -> str:
+    """Whatever a user is called, it is one part of a path (Kafka's Sanitizer)."""
+    return f"{USERS}/{quote(user, safe='').replace('~', '%7E')}"
+
+
+def user_of(entity: str) -> str:
+    return unquote(entity.removeprefix(f"{USERS}/"))
 
 
 def config_path(entity: str) -> str:
@@ -122,7 +133,7 @@ def encode_broker(registration: BrokerRegistration, timestamp_ms: int) -> bytes:
     endpoints = registration.endpoints
     content: dict[str, Any] = {
         "features": {},
-        "listener_security_protocol_map": {e.listener: _SECURITY_PROTOCOL for e in endpoints},
+        "listener_security_protocol_map": {e.listener: e.protocol.name for e in endpoints},
         "endpoints": [f"{e.listener}://{e.host}:{e.port}" for e in endpoints],
         "jmx_port": -1,
         "port": endpoints[0].port if endpoints else -1,
@@ -141,21 +152,25 @@ def decode_broker(broker_id: int, data: bytes, epoch: int) -> BrokerRegistration
     what = f"broker {broker_id}"
     content = _decode(what, data)
     try:
-        endpoints = [_endpoint(text) for text in content.get("endpoints") or ()]
+        protocols = content.get("listener_security_protocol_map") or {}
+        endpoints = [_endpoint(text, protocols) for text in content.get("endpoints") or ()]
         if not endpoints:
-            endpoints = [Endpoint(_SECURITY_PROTOCOL, content["host"], int(content["port"]))]
-    except (KeyError, TypeError, ValueError) as error:
+            endpoints = [Endpoint("PLAINTEXT", content["host"], int(content["port"]))]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise MalformedZnodeError(what, data) from error
     unclean = content.get("unclean_shutdown") is True
     return BrokerRegistration(broker_id, tuple(endpoints), content.get("rack"), epoch, unclean)
 
 
-def _endpoint(text: str) -> Endpoint:
+def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
+    """Before Kafka 0.10.2 there is no map, and a listener is named as what is spoken on it."""
     listener, separator, address = text.partition("://")
     host, _, port = address.rpartition(":")
     if not separator:
         raise ValueError(text)
-    return Endpoint(listener, host, int(port))
+    name = protocols.get(listener, listener if listener in SecurityProtocol.__members__ else None)
+    protocol = SecurityProtocol.PLAINTEXT if name is None else SecurityProtocol[name]
+    return Endpoint(listener, host, int(port), protocol)
 
 
 # --- /brokers/topics/T, its partitions' states, /config/topics/T ---------------------------------

@@ -139,6 +139,8 @@ class ZooKeeperCoordination:
         self._on_administration = self._watch(self._administration_wanted)
         self._on_state_change: Watch = self._on_state
         self._on_settings: dict[str, Watch] = {}  # by entity
+        self._on_users = self._watch(self._users_changed)
+        self._watches_users = False
         self.cluster_id: str | None = None  # known when SessionStarted is reported
 
     # --- for the broker, on its event loop -------------------------------------------------------
@@ -168,6 +170,11 @@ class ZooKeeperCoordination:
         """Writes what the settings come to. Raises what `change` raises, and
         MalformedZnodeError."""
         await self._read(partial(self._alter_settings, entity, change))
+
+    async def users(self) -> Mapping[str, Mapping[str, str]]:
+        """What is set for each user, by entity; `on_settings` is called when that changes, and for
+        users that come. What is malformed is left out."""
+        return await self._read(self._read_users)
 
     async def topic_partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 where there is none. Raises MalformedZnodeError."""
@@ -226,6 +233,8 @@ class ZooKeeperCoordination:
         self._register()
         for entity in self._on_settings:
             self._worker.put(partial(self._settings_changed, entity))
+        if self._watches_users:
+            self._worker.put(self._users_changed)
         deferred, self._deferred = self._deferred, []
         for task in deferred:
             self._worker.put(task)
@@ -455,6 +464,29 @@ class ZooKeeperCoordination:
         """Sets a watch, which reports changes."""
         return self._watched_settings(entity) or {}
 
+    def _read_users(self) -> Mapping[str, Mapping[str, str]]:
+        self._watches_users = True
+        found = {}
+        for entity in self._user_entities():
+            try:
+                found[entity] = self._watched_settings(entity) or {}
+            except znodes.MalformedZnodeError as error:
+                _log.warning("%s", error)
+        return found
+
+    def _user_entities(self) -> list[str]:
+        """Sets a watch, which reports that there are others."""
+        names = self._client.children(znodes.config_path(znodes.USERS), self._on_users)
+        return [f"{znodes.USERS}/{name}" for name in names]
+
+    def _users_changed(self) -> None:
+        """One that went has no settings any more."""
+        if not self._in_session:
+            return  # the next session looks at them
+        for entity in self._user_entities():
+            if entity not in self._on_settings:
+                self._settings_changed(entity)
+
     def _alter_settings(
         self, entity: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
     ) -> None:
@@ -487,6 +519,8 @@ class ZooKeeperCoordination:
         except znodes.MalformedZnodeError as error:
             _log.warning("settings stay as they are: %s", error)
             return
+        if settings is None and entity.startswith(f"{znodes.USERS}/"):
+            settings = {}  # it may come again; of a topic that is about to go nothing is said
         if settings is not None and not self._closing:
             self._loop.call_soon_threadsafe(self._settings_are, entity, settings)
 

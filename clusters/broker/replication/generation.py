@@ -116,6 +116,8 @@ class Generation:
     survives_failed_log_directories: bool
     # log.cleaner.enable: true from 0.9 on (KAFKA-2118).
     log_cleaner_enable: bool
+    # Listeners of clients may have TLS and SASL (from 0.9 on; KIP-12, KIP-43, KIP-84).
+    speaks_tls_and_sasl: bool
     # replica.lag.max.messages: too far behind is out of sync too (up to 0.8).
     lag_max_messages: bool
     # How often in replica.lag.time.max.ms leaders look for replicas that are out of sync: once in
@@ -237,6 +239,7 @@ _V0_10: Final = Generation(
     cleans_markers_by_key=True,
     survives_failed_log_directories=False,
     log_cleaner_enable=True,
+    speaks_tls_and_sasl=True,
     lag_max_messages=False,
     isr_checks_in_lag_time=2,
     waits_for_caught_up=True,
@@ -282,6 +285,7 @@ _V0_8: Final = replace(
     caught_up=CaughtUp.ON_ANY_FETCH,
     lag_max_messages=True,
     log_cleaner_enable=False,
+    speaks_tls_and_sasl=False,
     isr_checks_in_lag_time=1,
     waits_for_caught_up=False,
     reports_isr_changes=False,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 NO_LEADER: Final = -1
@@ -107,6 +108,23 @@ class Batch:
         return self.base_offset + self.count
 
 
+class SecurityProtocol(IntEnum):
+    """What is spoken on a listener, as Kafka numbers it in UpdateMetadata."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+    @property
+    def has_tls(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One listener of a broker: what clients or other brokers connect to."""
@@ -114,6 +132,7 @@ class Endpoint:
     listener: str
     host: str
     port: int
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,9 @@ def main(arguments: list[str]) -> int:
         return 64
     try:
         return uvloop.run(serve(config))
+    except InvalidSettingError as error:
+        _log.error("%s: %s", arguments[0], error)
+        return 64
     except (PortInUseError, StorageError) as error:
         _log.error("%s", error)
         return 1

@@ -7,17 +7,22 @@ the log read of the same file is checked there.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
-from neaptide.clusters.broker.replication.model import Endpoint
+from neaptide.clusters.broker.replication.model import Endpoint, SecurityProtocol
 from neaptide.clusters.broker.replication.settings import (
     InvalidSettingError,
     ReplicationSettings,
     replication_settings,
+)
+from neaptide.clusters.broker.server.security import (
+    ListenerSecurity,
+    listener_security,
+    protocols,
 )
 from neaptide.clusters.broker.storage.config import log_config
 
@@ -34,6 +39,7 @@ class ServerConfig:
     listeners: tuple[Endpoint, ...]
     advertised: tuple[Endpoint, ...]
     inter_broker_listener: str
+    security: Mapping[str, ListenerSecurity]  # by listener
     log_directories: tuple[Path, ...]
     zookeeper_connect: str
     zookeeper_session_timeout_ms: int
@@ -81,10 +87,12 @@ def server_config(settings: Mapping[str, str]) -> ServerConfig:
         known = ", ".join(GENERATIONS)
         raise InvalidSettingError(f"neaptide.generation must be one of {known}")
     generation = GENERATIONS[generation_name]
-    listeners = parse_endpoints("listeners", _required(settings, "listeners"))
+    listeners = _spoken(settings, parse_endpoints("listeners", _required(settings, "listeners")))
     advertised = listeners
     if settings.get("advertised.listeners"):
-        advertised = parse_endpoints("advertised.listeners", settings["advertised.listeners"])
+        advertised = _spoken(
+            settings, parse_endpoints("advertised.listeners", settings["advertised.listeners"])
+        )
     flusher = "log.flush.scheduler.interval.ms"
     config = ServerConfig(
         broker_id=_number(settings, "broker.id", None),
@@ -92,6 +100,7 @@ def server_config(settings: Mapping[str, str]) -> ServerConfig:
         listeners=listeners,
         advertised=advertised,
         inter_broker_listener=settings.get("inter.broker.listener.name", listeners[0].listener),
+        security={one.listener: listener_security(settings, one) for one in listeners},
         log_directories=tuple(
             Path(part.strip()) for part in _required(settings, "log.dirs").split(",")
         ),
@@ -142,6 +151,7 @@ def _check(config: ServerConfig) -> None:
             f"inter.broker.listener.name is {config.inter_broker_listener!r}, "
             f"but listeners has {', '.join(sorted(names))}"
         )
+    _check_protocols(config)
     if not _ZOOKEEPER_CONNECT.fullmatch(config.zookeeper_connect):
         raise InvalidSettingError(
             "zookeeper.connect must be of the form host:port,host:port/chroot, "
@@ -153,6 +163,31 @@ def _check(config: ServerConfig) -> None:
     if not all(part.strip() for part in config.settings["log.dirs"].split(",")):
         raise InvalidSettingError("log.dirs has a comma too many")
     log_config(config.settings)
+
+
+def _spoken(settings: Mapping[str, str], endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
+    """The endpoints, with what is spoken there."""
+    spoken = protocols(settings, [endpoint.listener for endpoint in endpoints])
+    return tuple(
+        replace(endpoint, protocol=protocol)
+        for endpoint, protocol in zip(endpoints, spoken, strict=True)
+    )
+
+
+def _check_protocols(config: ServerConfig) -> None:
+    for endpoint in config.listeners:
+        if endpoint.protocol is SecurityProtocol.PLAINTEXT:
+            continue
+        if endpoint.listener == config.inter_broker_listener:
+            raise InvalidSettingError(
+                f"brokers speak PLAINTEXT to each other, and {endpoint.listener}, which "
+                f"inter.broker.listener.name names, is {endpoint.protocol.name}"
+            )
+        if not config.generation.speaks_tls_and_sasl:
+            raise InvalidSettingError(
+                f"{config.generation.name} speaks PLAINTEXT alone, and {endpoint.listener} is "
+                f"{endpoint.protocol.name}: Kafka has TLS and SASL from 0.9 on"
+            )
 
 
 def _required(settings: Mapping[str, str], name: str) -> str:

@@ -118,6 +118,11 @@ class ControllerRequests:
             _log.warning("%s has the broker's settings: %s", entity, error)
             return {}
 
+    async def users(self) -> Mapping[str, Mapping[str, str]]:
+        """What is set for each user, by entity."""
+        assert self.coordination is not None
+        return await self.coordination.users()
+
     async def settings_of_topic(self, topic: str) -> Mapping[str, str]:
         """As far as they are settings."""
         return self._usable(topic, await self.settings_of(topic_entity(topic)))

@@ -24,9 +24,10 @@ from neaptide.clusters.broker.server.apis.row import (
     Refused,
     Response,
     ResponseLater,
+    SendAndClose,
     SendResponse,
 )
-from neaptide.clusters.broker.server.apis.table import BY_EVENT, TABLE
+from neaptide.clusters.broker.server.apis.table import BEFORE_LOGIN, BY_EVENT, TABLE
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.storage.errors import StorageError
 from neaptide.clusters.broker.wire.apis import Api, Versions
@@ -40,6 +41,12 @@ from neaptide.clusters.broker.wire.codec import (
 
 _log = logging.getLogger("broker")
 T = TypeVar("T")
+
+
+def _as_response(answer: Any) -> Response:
+    """Most answers of the server are an entity to send."""
+    is_response = isinstance(answer, ResponseLater | SendAndClose | CloseConnection)
+    return answer if is_response else SendResponse(answer)
 
 
 class KafkaApis:
@@ -71,6 +78,11 @@ class KafkaApis:
     def handle(self, connection: Connection, frame: bytes) -> None:
         """One request frame. Raises MalformedMessageError for the connection to deal with."""
         apis = self._context.apis_on(connection.listener)
+        if connection.is_logging_in:
+            if connection.takes_tokens:
+                connection.take_token(frame)
+                return
+            apis = {api: versions for api, versions in apis.items() if api in BEFORE_LOGIN}
         try:
             header, entity = decode_request(frame, apis)
         except UnsupportedVersionError as error:
@@ -108,7 +120,7 @@ class KafkaApis:
 
     def _answer(self, row: AnsweredByServer, request: PendingRequest, entity: Any) -> None:
         answer = row.answer(request, entity, self._context)
-        self._send(request, answer if isinstance(answer, ResponseLater) else SendResponse(answer))
+        self._send(request, _as_response(answer))
 
     def _ask_core(
         self, row: AnsweredByCore, connection: Connection, header: Header, entity: Any
@@ -164,6 +176,10 @@ class KafkaApis:
                 frame = encode_response(entity, request.header.correlation_id)
                 self._end(request)
                 request.connection.respond(frame)
+            case SendAndClose(entity, reason):
+                self._send(request, SendResponse(entity))
+                _log.info("%s: %s", request.connection.peer, reason)
+                request.connection.close()
             case NoResponse():
                 self._end(request)
                 request.connection.respond(None)
@@ -177,9 +193,9 @@ class KafkaApis:
                 assert_never(response)
 
     async def _send_later(self, request: PendingRequest, work: Coroutine[Any, Any, Any]) -> None:
-        entity = await work
+        answer = await work
         if request.id in self._pending:
-            self._send(request, SendResponse(entity))
+            self._send(request, _as_response(answer))
 
     async def _guarded(self, request: PendingRequest, work: Coroutine[Any, Any, None]) -> None:
         """Its failure is that of the connection that waits for the response."""

@@ -17,6 +17,11 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
+from neaptide.clusters.broker.server.sasl import (
+    RECEIVE_BYTES_MAX,
+    AuthenticationFailedError,
+    SaslAuthenticator,
+)
 from neaptide.clusters.broker.wire.codec import LENGTH_BYTES, MalformedMessageError
 
 _log = logging.getLogger("listener")
@@ -42,9 +47,11 @@ class Connection(asyncio.Protocol):
         on_closed: Callable[[Connection], None],
         crowd: Crowd | None = None,
         is_between_brokers: bool = False,
+        sasl: SaslAuthenticator | None = None,
     ) -> None:
         self.listener = listener
         self.is_between_brokers = is_between_brokers
+        self.sasl = sasl  # None: whoever connects may ask
         self.peer = "?"
         self.ip = "?"
         self._crowd = crowd or Crowd(CrowdLimits())
@@ -136,13 +143,35 @@ class Connection(asyncio.Protocol):
     def _is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def is_logging_in(self) -> bool:
+        return self.sasl is not None and not self.sasl.is_complete
+
+    @property
+    def takes_tokens(self) -> bool:
+        """The next frame is a token of SASL, and no request."""
+        return self.sasl is not None and self.sasl.takes_tokens
+
+    def take_token(self, token: bytes) -> None:
+        assert self.sasl is not None
+        try:
+            answer = self.sasl.take_token(token)
+        except AuthenticationFailedError as error:
+            self.refuse(error)
+            return
+        self.respond(len(answer).to_bytes(LENGTH_BYTES, "big") + answer)
+
+    @property
+    def _request_bytes_max(self) -> int:
+        return min(self._max_bytes, RECEIVE_BYTES_MAX) if self.is_logging_in else self._max_bytes
+
     def _split(self) -> None:
         position = 0
         received = self._received
         while len(received) - position >= LENGTH_BYTES:
             start = position + LENGTH_BYTES
             length = int.from_bytes(received[position:start], "big", signed=True)
-            if not 0 < length <= self._max_bytes:
+            if not 0 < length <= self._request_bytes_max:
                 raise MalformedMessageError(f"a request of {length} bytes")
             if not self._wanted_bytes:
                 self._wanted_bytes = length

@@ -27,6 +27,7 @@ from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
 from neaptide.clusters.broker.server.flushing import keep_flushed
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.retention import keep_retention
+from neaptide.clusters.broker.server.security import tls_context
 from neaptide.clusters.broker.server.shell import BrokerShell
 from neaptide.clusters.broker.storage.errors import StorageError
 from neaptide.clusters.broker.storage.log import wall_clock_ms
@@ -45,6 +46,7 @@ class _Listening:
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
+        self._tls = [tls_context(config.settings, one) for one in config.listeners]
         self.crowd = Crowd(
             CrowdLimits(
                 config.max_connections,
@@ -60,13 +62,14 @@ class _Listening:
     async def bind(self) -> None:
         """Take the ports; nobody is accepted yet."""
         loop = asyncio.get_running_loop()
-        for endpoint in self._config.listeners:
+        for endpoint, tls in zip(self._config.listeners, self._tls, strict=True):
             try:
                 server = await loop.create_server(
-                    lambda listener=endpoint.listener: self._connection(listener),  # type: ignore[misc]
+                    lambda listener=endpoint.listener: self._connection(listener),
                     endpoint.host,
                     endpoint.port,
                     start_serving=False,
+                    ssl=tls,
                 )
             except OSError as error:
                 self.close()
@@ -96,6 +99,7 @@ class _Listening:
             shell.on_closed,
             self.crowd,
             listener == self._config.inter_broker_listener,
+            shell.authenticator(listener),
         )
 
 
@@ -107,7 +111,7 @@ def _cannot_listen(endpoint: Endpoint, error: OSError) -> str:
 async def serve(config: ServerConfig) -> int:
     """Runs a broker until SIGTERM, SIGINT or its failure; the exit status.
 
-    Raises PortInUseError and StorageError where it cannot even begin.
+    Raises PortInUseError, InvalidSettingError and StorageError where it cannot even begin.
     """
     raise_file_limit()
     loop = asyncio.get_running_loop()

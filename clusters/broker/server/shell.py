@@ -23,7 +23,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
-from neaptide.clusters.broker.coordination.znodes import MalformedZnodeError, topic_entity
+from neaptide.clusters.broker.coordination.znodes import (
+    USERS,
+    MalformedZnodeError,
+    topic_entity,
+    user_of,
+)
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
 from neaptide.clusters.broker.replication.broker import Broker, start
 from neaptide.clusters.broker.replication.errors import Error
@@ -58,6 +63,7 @@ from neaptide.clusters.broker.server.log_reader import LogReader
 from neaptide.clusters.broker.server.moving import ReplicaAlterLogDirs
 from neaptide.clusters.broker.server.peer_effects import PeerEffects
 from neaptide.clusters.broker.server.replication_quota import ReplicationQuota
+from neaptide.clusters.broker.server.sasl import SCRAM, SaslAuthenticator, ScramUsers
 from neaptide.clusters.broker.server.timers import Timers
 from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.storage.config import SettingError
@@ -131,6 +137,7 @@ class BrokerShell:
         self.config = config
         self.logs = logs
         self.settings = DynamicSettings(config, self._on_broker_settings)
+        self.scram_users = ScramUsers()
         self.coordination: ZooKeeperCoordination | None = None
         self._fail = fail
         self._on_shutdown = stop
@@ -242,6 +249,8 @@ class BrokerShell:
         self._effects.extend(begin(self.core))
         self._work()
         self.spawn(self._read_broker_settings())
+        if any(SCRAM.keys() & one.mechanisms for one in self.config.security.values()):
+            self.spawn(self._read_users())
         self.spawn(self.moving.run())
 
     # --- events and effects ----------------------------------------------------------------------
@@ -418,9 +427,25 @@ class BrokerShell:
             return
         if entity in self.settings.entities:
             self.settings.take(entity, settings)
+        elif entity.startswith(f"{USERS}/"):
+            self.scram_users.take(user_of(entity), settings)
         else:
             topic = entity.removeprefix(topic_entity(""))
             self._controller_requests.on_topic_settings(topic, settings)
+
+    def authenticator(self, listener: str) -> SaslAuthenticator | None:
+        """Of a new connection; None: whoever connects there may ask."""
+        security = self.config.security[listener]
+        if not security.mechanisms:
+            return None
+        return SaslAuthenticator(security.mechanisms, security.plain_users, self.scram_users)
+
+    async def _read_users(self) -> None:
+        """Where somebody logs in by SCRAM."""
+        assert self.coordination is not None
+        for entity, settings in (await self.coordination.users()).items():
+            self.on_settings(entity, settings)
+        self.scram_users.are_known.set()
 
     async def _read_broker_settings(self) -> None:
         assert self.coordination is not None

@@ -196,6 +196,3 @@ class UpdateMetadataRequest(_UpdateMetadataRequestPart):
 class UpdateMetadataResponse(_UpdateMetadataResponsePart):
     __type__: ClassVar = EntityType.response
     error_code: ErrorCode = _kafka("error_code")
-
-
-SECURITY_PROTOCOL_PLAINTEXT = i16(0)

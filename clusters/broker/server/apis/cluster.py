@@ -25,10 +25,12 @@ from neaptide.clusters.broker.server.apis.entities import (
 )
 from neaptide.clusters.broker.server.apis.row import (
     ApiContext,
+    CloseConnection,
     PendingRequest,
     Response,
     SendResponse,
 )
+from neaptide.clusters.broker.server.sasl import IllegalSaslStateError
 from neaptide.clusters.broker.storage.config import SettingError, check_topic, log_config
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.codec import make, response_class
@@ -47,6 +49,12 @@ _LOOKED_UP_BY_ID: Final = 12  # the first version of Metadata in which topics ar
 
 
 def answer_api_versions(request: PendingRequest, entity: Any, context: ApiContext) -> Any:
+    sasl = request.connection.sasl
+    if sasl is not None and not sasl.is_complete:
+        try:
+            sasl.ask_versions()
+        except IllegalSaslStateError as error:
+            return CloseConnection(f"ApiVersions: {error}")
     apis = context.apis_on(request.connection.listener)
     return encode_api_versions(request.header.version, apis, Error.NONE)
 

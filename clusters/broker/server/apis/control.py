@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i32, i64
+from kio.static.primitive import i16, i32, i64
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
@@ -17,6 +17,7 @@ from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     Endpoint,
     LeaderAndIsr,
+    SecurityProtocol,
     TopicPartition,
     is_topic_name,
 )
@@ -78,7 +79,12 @@ def decode_update_metadata(
             BrokerRegistration(
                 int(live.broker_id),
                 tuple(
-                    Endpoint(str(end.listener), str(end.host), int(end.port))
+                    Endpoint(
+                        str(end.listener),
+                        str(end.host),
+                        int(end.port),
+                        SecurityProtocol(int(end.security_protocol)),
+                    )
                     for end in live.endpoints
                 ),
                 live.rack,
@@ -279,7 +285,7 @@ def encode_update_metadata_request(
                         port=i32(endpoint.port),
                         host=endpoint.host,
                         listener=endpoint.listener,
-                        security_protocol=control.SECURITY_PROTOCOL_PLAINTEXT,
+                        security_protocol=i16(int(endpoint.protocol)),
                     )
                     for endpoint in live.endpoints
                 ),

@@ -96,6 +96,14 @@ class SendResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class SendAndClose:
+    """The last response on its connection."""
+
+    entity: Any
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class NoResponse:
     """The client does not wait for one (acks=0)."""
 
@@ -114,7 +122,7 @@ class ResponseLater:
     work: Coroutine[Any, Any, Any]
 
 
-Response = SendResponse | NoResponse | CloseConnection | ResponseLater
+Response = SendResponse | SendAndClose | NoResponse | CloseConnection | ResponseLater
 
 
 @dataclass(frozen=True, slots=True)

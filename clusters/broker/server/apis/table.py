@@ -28,6 +28,8 @@ from neaptide.clusters.broker.server.apis import (
     groups,
     offsets,
     produce,
+    sasl,
+    scram_credentials,
     transactions,
 )
 from neaptide.clusters.broker.server.apis.row import (
@@ -350,6 +352,26 @@ _ROWS: Final = (
         AnsweredByServer(cluster.answer_api_versions),
     ),
     ApiRow(
+        Api.SASL_HANDSHAKE,
+        {"0.10": Versions(0, 0), "2.0": Versions(0, 1)},
+        AnsweredByServer(sasl.answer_sasl_handshake),
+    ),
+    ApiRow(
+        Api.SASL_AUTHENTICATE,
+        {"2.0": Versions(0, 0), "2.8": Versions(0, 2)},  # v1 from Kafka 2.2 on (KIP-368)
+        AnsweredByServer(sasl.answer_sasl_authenticate),
+    ),
+    ApiRow(
+        Api.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        {"2.8": Versions(0, 0)},  # from Kafka 2.7 on (KIP-554)
+        AnsweredByServer(scram_credentials.answer_describe),
+    ),
+    ApiRow(
+        Api.ALTER_USER_SCRAM_CREDENTIALS,
+        {"2.8": Versions(0, 0)},
+        AnsweredByServer(scram_credentials.answer_alter),
+    ),
+    ApiRow(
         Api.DELETE_RECORDS,
         {"0.11": Versions(0, 0), "2.0": Versions(0, 1), "2.8": Versions(0, 2)},
         AnsweredByCore(
@@ -645,6 +667,10 @@ BY_EVENT: Final[Mapping[type, AnsweredByCore]] = {
 SENT: Final[Mapping[type, SentToBrokers]] = {
     row.sent.message: row.sent for row in _ROWS if row.sent is not None
 }
+
+
+# What a client that has to log in may ask until then.
+BEFORE_LOGIN: Final = frozenset({Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE})
 
 
 def client_apis(generation: str) -> Mapping[Api, Versions]:
