@@ -10,8 +10,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Test processes at once; a file of tests is in one of them.
-JOBS   ?= 2
+# Test processes at once; a file of tests is in one of them. One more than cores: many wait.
+JOBS   ?= $(shell expr $$(nproc) + 1)
 PROCESSES = $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder)
 
 .PHONY: demo test venv dev lint types imports unit proof compatibility durations fix bench clean reference site release dist image

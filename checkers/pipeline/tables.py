@@ -254,20 +254,20 @@ def framed(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def _renamed(table: str, rows: DataFrame, left_out: set[str]) -> DataFrame:
-    wrong = F.expr(misfit(table)).alias("misfit")
     if table in IDENTITY_SQL:
         rows = rows.withColumn("value", F.expr(IDENTITY_SQL[table]))
-    columns = [wrong]
+    columns = [f"{misfit(table)} AS misfit"]
     for name in rows.columns:
         if name in left_out:
             continue
         if name in ("key", "value"):
             shortened = SHORTENED_SQL.format(column=name)
-            column = F.expr(f"IF(octet_length({name}) > {LONG_BYTES}, {shortened}, {name})")
-            columns.append(column.alias(name))
+            columns.append(
+                f"IF(octet_length({name}) > {LONG_BYTES}, {shortened}, {name}) AS {name}"
+            )
         else:
-            columns.append(F.expr(_bounded(table, name)).alias(RENAMED.get(name, name)))
-    return rows.select(*columns)
+            columns.append(f"{_bounded(table, name)} AS `{RENAMED.get(name, name)}`")
+    return rows.selectExpr(*columns)
 
 
 def _bounded(table: str, name: str) -> str:

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.check import check_runs
+from neaptide.checkers.rules import conditions
 from neaptide.checkers.verdict import EngineName, Options
 from neaptide.results.schema import ANOMALIES
 from neaptide.results.verdicts import VERDICT_FILE
@@ -26,7 +27,10 @@ from tests.proof import proof_but
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # Spark SQL plans for minutes
 
 GENERATED = 12
-FEW = 30  # every so many stories in `make test`; `make proof` takes all
+# Every so many stories that show an anomaly, and a silent one, by some rules in `make test`;
+# `make proof` takes all, by all rules.
+FEW = 20
+SOME = frozenset({"places", "gone", "leaps", "copies"})  # what these rules are over
 ENGINES: tuple[EngineName, ...] = ("duckdb", "spark")
 
 
@@ -44,19 +48,35 @@ def stories() -> dict[str, Any]:
     return {**tiny, **generated}
 
 
+def few() -> dict[str, Any]:
+    known = test_anomalies.STORIES
+    shown = [name for name, reported in known.items() if any(map(_finds, reported[1:]))]
+    silent = next(name for name in known if name not in shown)
+    return {name: known[name][0] for name in (silent, *shown[::FEW])}
+
+
+def _finds(expected: object) -> bool:
+    return isinstance(expected, set) and bool(expected)
+
+
 @pytest.fixture(scope="module", params=proof_but(("few", "all"), "few"))
 def by_engine(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Mapping[str, Mapping[str, tuple[bytes, Counter[tuple[Any, ...]]]]]:
     """What each engine wrote into each run."""
     written: dict[str, Mapping[str, tuple[bytes, Counter[tuple[Any, ...]]]]] = {}
-    every = stories()
-    taken = every if request.param == "all" else {n: every[n] for n in list(every)[::FEW]}
-    for engine in ENGINES:
-        folder = tmp_path_factory.mktemp(engine)
-        directories = {name: story.write(folder / name) for name, story in taken.items()}
-        check_runs(spark, directories.values(), options=Options(engine=engine, thorough=True))
-        written[engine] = {name: read(directory) for name, directory in directories.items()}
+    thorough = request.param == "all"
+    taken = stories() if thorough else few()
+    with pytest.MonkeyPatch.context() as patched:
+        if not thorough:
+            rules = tuple(rule for rule in conditions.RULES if rule.over in SOME)
+            patched.setattr(conditions, "RULES", rules)
+        for engine in ENGINES:
+            folder = tmp_path_factory.mktemp(engine)
+            directories = {name: story.write(folder / name) for name, story in taken.items()}
+            options = Options(engine=engine, thorough=thorough)
+            check_runs(spark, directories.values(), options=options)
+            written[engine] = {name: read(directory) for name, directory in directories.items()}
     return written
 
 
@@ -79,4 +99,4 @@ def test_all_evidence_is_the_same(by_engine: Mapping[str, Any]) -> None:
     duckdb, spark = (by_engine[engine] for engine in ENGINES)
     for name in duckdb:
         assert duckdb[name][1] == spark[name][1], name
-    assert sum(sum(rows.values()) for _, rows in duckdb.values()) > len(duckdb)
+    assert sum(sum(rows.values()) for _, rows in duckdb.values()) >= len(duckdb) // 2

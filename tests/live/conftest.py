@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -76,12 +76,27 @@ def started(system: System, factory: pytest.TempPathFactory) -> Iterator[Alone]:
         cluster.close()
 
 
+Kept = Callable[[System], Alone]
+
+
+@pytest.fixture(scope="package")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    """Starts a broker for the first test that asks for its system, and ends it after the last of
+    this folder: whoever uses it leaves no phantom behind."""
+    with ExitStack() as running:
+        found: dict[System, Alone] = {}
+
+        def of(system: System) -> Alone:
+            if system not in found:
+                found[system] = running.enter_context(started(system, tmp_path_factory))
+            return found[system]
+
+        yield of
+
+
 @pytest.fixture(scope="package", params=each_of(SYSTEMS))
-def only_one(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Alone]:
-    with started(request.param, tmp_path_factory) as cluster:
-        yield cluster
+def only_one(request: pytest.FixtureRequest, kept: Kept) -> Alone:
+    return kept(request.param)
 
 
 @pytest.fixture
@@ -91,10 +106,6 @@ def alone(only_one: Alone) -> Iterator[Alone]:
 
 
 @pytest.fixture(scope="module", params=each_of(NEWER))
-def newer(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Alone]:
+def newer(request: pytest.FixtureRequest, kept: Kept) -> Alone:
     """Of the age in which operators ask by the admin API."""
-    with started(request.param, tmp_path_factory) as cluster:
-        yield cluster
-        cluster.end_phantoms()
+    return kept(request.param)

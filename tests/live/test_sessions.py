@@ -16,7 +16,7 @@ from kio.static.primitive import i32, i64
 
 from neaptide.clusters.broker.wire.codec import make
 from tests.live.alone import CONSUMER, REAL, WITH_SESSIONS, Alone
-from tests.live.conftest import each_of, started
+from tests.live.conftest import Kept, each_of
 from tests.live.phantom import Phantom, Question
 from tests.live.raw import RawConnection, milliseconds
 from tests.live.struct_messages import (
@@ -35,11 +35,8 @@ VERSIONS: Mapping[int, Any] = {8: fetch_v8, 10: fetch_v10}
 
 
 @pytest.fixture(scope="module", params=each_of(WITH_SESSIONS))
-def with_sessions(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Alone]:
-    with started(request.param, tmp_path_factory) as cluster:
-        yield cluster
+def with_sessions(request: pytest.FixtureRequest, kept: Kept) -> Alone:
+    return kept(request.param)
 
 
 @pytest.fixture

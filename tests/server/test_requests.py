@@ -34,6 +34,7 @@ from neaptide.clusters.broker.wire.codec import (
     CONTROL_APIS,
     encode_response,
 )
+from tests.proof import proof_but
 from tests.server.given import CONNECTION, CONTEXT, read_again
 from tests.wire import strategies
 
@@ -47,6 +48,7 @@ OF_CLIENTS = [
     for api, version in strategies.SPOKEN
     if isinstance(TABLE[api].answered, AnsweredByCore) and api not in CONTROL_APIS
 ]
+IN_TEST = [one for one in OF_CLIENTS if one in strategies.OLDEST_AND_NEWEST]
 
 
 def leader() -> Broker:
@@ -61,7 +63,9 @@ def leader() -> Broker:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("api", "version"), OF_CLIENTS, ids=[f"{api.name} v{version}" for api, version in OF_CLIENTS]
+    ("api", "version"),
+    proof_but(OF_CLIENTS, *IN_TEST),
+    ids=[f"{api.name} v{version}" for api, version in OF_CLIENTS],
 )
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())

@@ -276,7 +276,7 @@ def test_the_loss_of_kip_380_is_found_from_nothing_and_newer_brokers_hold() -> N
     assert played == ["lost", "held", "lost"]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_loss_of_kip_903_is_found_from_nothing_where_isr_changes_name_no_epochs() -> None:
     today = GENERATIONS["4.0"]
     unnamed = replace(today, isr_names_broker_epochs=False)

@@ -14,21 +14,28 @@ from neaptide.nemesis.search.ending import end, read_to_end
 from neaptide.nemesis.search.judge import judge
 from neaptide.nemesis.search.moved import poll_anomalies
 from neaptide.nemesis.search.targets import LATE, TRANSACT
+from tests.proof import proof_but
 from tests.simulation.judging import compare
 from tests.simulation.worlds import A, B, C, ready, run_for, until
 
-RUNS = 30
-IN_TRANSACTIONS = 20
+# Seeds, and those of runs with transactions.
+FEW = range(5, 19), range(30, 38)
+ALL = range(30), range(30, 50)
 REGRESSES = 165  # a committed position goes back, which few do
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize(("runs", "in_transactions"), proof_but([FEW, ALL], FEW))
 def test_the_fast_judge_agrees_with_spark(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    runs: range,
+    in_transactions: range,
 ) -> None:
     monkeypatch.setenv("NEAPTIDE_RUNS", str(tmp_path))
-    reported = compare(spark, [*range(RUNS), REGRESSES])
-    reported += compare(spark, range(RUNS, RUNS + IN_TRANSACTIONS), (TRANSACT, LATE))
+    reported = compare(spark, [*runs, REGRESSES])
+    reported += compare(spark, in_transactions, (TRANSACT, LATE))
     assert [one for one in reported if one.by_spark != one.fast] == []
     assert {"lost", "held"} <= {one.fast[0] for one in reported}
     assert any("commit-regression" in one.fast[1] for one in reported)

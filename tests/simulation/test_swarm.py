@@ -33,6 +33,7 @@ from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, RUNS_OF_A_SWARM, dr
 from neaptide.nemesis.search.targets import FIVE, NAMES, RETENTION, RETENTION_CHECK, target_of
 from neaptide.nemesis.search.worlds import ready_world
 from neaptide.nemesis.steps import Step
+from tests.proof import proof_but
 from tests.simulation.worlds import A, B, C, log, run_for, until
 
 SEEDS = range(40)
@@ -84,7 +85,7 @@ def _forget_final_reads(world: World, partition: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize("watched", proof_but([True, False], True))
 @pytest.mark.parametrize(
     "seeds", [range(16, 17), pytest.param(range(24), marks=pytest.mark.proof)], ids=["one", "all"]
 )
