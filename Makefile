@@ -37,7 +37,7 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/pip install -qq --editable '.[connect,docker,ssh]' --group dev
+	$(BIN)/pip install -qq --editable '.[connect,docker,ssh,tls]' --group dev
 	@touch $@ $(VENV)/.installed
 
 lint: dev

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 if TYPE_CHECKING:  # every command reads this file
     from neaptide.clusters.hosts.io_faults import IoFault
+    from neaptide.clusters.security import ClientSecurity
 
 # Elections happen when a schedule makes them happen: no broker hands over its partitions when it is
 # stopped, and no controller moves leaders back.
@@ -74,6 +75,7 @@ class ClusterSpec:
     clocks: bool = False  # the clocks of brokers can be set
     changes_voters: bool = False  # in KRaft: who is a voter of the quorum can change (KIP-853)
     more: tuple[TopicSpec, ...] = ()  # further topics with records; conditions are about `topic`
+    security: ClientSecurity | None = None  # of the listener of clients; None: plain text
 
     def settings_of(self, broker: int) -> dict[str, str]:
         """With the broker's id for each `{broker}`, as in `broker.rack=rack-{broker}`."""

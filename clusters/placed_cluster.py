@@ -31,6 +31,7 @@ from neaptide.clusters.hosts.local import ProcessSpec
 from neaptide.clusters.hosts.zookeeper import ZooKeeper
 from neaptide.clusters.observer import Observer, OnChange
 from neaptide.clusters.observer_zookeeper import ZooKeeperObserver
+from neaptide.clusters.security import write_user
 from neaptide.clusters.session_expiry import expire_broker
 
 STATIC_QUORUM = "this system has no quorum whose voters can change: that is Apache Kafka in KRaft"
@@ -112,6 +113,14 @@ class PlacedCluster(ABC):
             log=self._directory / "logs" / "zookeeper.log",
             address=self._host.harness_address,
         )
+        security = self._spec.security
+        if security is not None and security.has_scram:
+            await asyncio.to_thread(write_user, self._connect, security)
+
+    def _secured(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """A broker's settings, with what clients come in by."""
+        security = self._spec.security
+        return dict(settings) if security is None else security.of_broker(settings)
 
     def find_lost_coordination(self) -> str | None:
         return None if self._zookeeper is None else self._zookeeper.process.trouble()

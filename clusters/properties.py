@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import javaproperties
 
@@ -31,6 +33,32 @@ def read_properties(text: str) -> dict[str, str]:
     except javaproperties.InvalidUEscapeError:
         raise PropertiesError(f"line {number} has an escape \\u without four hex digits") from None
     return settings
+
+
+def with_files(settings: Mapping[str, str]) -> dict[str, str]:
+    """With what Kafka's FileConfigProvider has for `${file:PATH:NAME}` (KIP-297, KIP-421), where it
+    is the provider of that name. A name that the file does not have stays as it is, as in Kafka.
+
+    Raises PropertiesError for a file that cannot be read.
+    """
+    providers = [name.strip() for name in settings.get("config.providers", "").split(",")]
+    named = [
+        name
+        for name in providers
+        if settings.get(f"config.providers.{name}.class", "").endswith(".FileConfigProvider")
+    ]
+    if not named:
+        return dict(settings)
+    variable = re.compile(rf"\$\{{(?:{'|'.join(map(re.escape, named))}):([^:}}]+):([^}}]+)\}}")
+
+    def value(found: re.Match[str]) -> str:
+        try:
+            text = Path(found[1]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PropertiesError(f"{found[0]}: the file cannot be read ({error})") from None
+        return read_properties(text).get(found[2], found[0])
+
+    return {name: variable.sub(value, text) for name, text in settings.items()}
 
 
 def without_comments(text: str) -> str:

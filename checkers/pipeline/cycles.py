@@ -80,8 +80,12 @@ def trimmed_and_searched(output: DataFrame, run: int) -> pa.Table:
 
 
 def trimmed(edges: DataFrame) -> DataFrame:
-    """Drop, round by round, edges from where none leads to, or to where none leads on."""
+    """Drop, round by round, edges from where none leads to, or to where none leads on.
+
+    Each round reads them three times: without keeping them first, the rules would run as often.
+    """
     columns = edges.columns
+    edges = kept(edges)
     count = edges.count()
     for _ in range(ROUNDS_MAX):
         ends = edges.selectExpr("targets AS operations").distinct()

@@ -41,7 +41,7 @@ class BrokerCluster(PlacedCluster):
             "zookeeper.connect": f"{through.host}:{through.coordination_port}",
         }
         properties = directory / "server.properties"
-        write_text(properties, write_properties(settings))
+        write_text(properties, write_properties(self._secured(settings)))
         python, file = self._host.python(broker), self._host.path(broker, properties)
         return (*python, "-m", "neaptide.clusters.broker.server", str(file))
 

@@ -81,7 +81,7 @@ class KafkaCluster(PlacedCluster):
     ) -> tuple[str, ...]:
         """Writes what a node is started with, and says how."""
         server, log4j = directory / "server.properties", directory / "log4j.properties"
-        write_text(server, write_properties(settings))
+        write_text(server, write_properties(self._secured(settings)))
         log4j.write_text(LOG4J, encoding="utf-8")
         return command(
             self._host.java(broker),

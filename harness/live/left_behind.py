@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from neaptide.clusters.hosts import place
 from neaptide.clusters.hosts.ledger import Remover
@@ -17,6 +17,9 @@ from neaptide.clusters.own.process import OUTSIDE, end_left
 from neaptide.results.errors import NeaptideError
 from neaptide.results.run import Aim, Status, read_run
 from neaptide.results.store import write_run
+
+if TYPE_CHECKING:
+    from neaptide.clusters.hosts.local import LocalHost
 
 RUN: Final = "unfinished run"
 SCRATCH: Final = "scratch directory"
@@ -42,6 +45,13 @@ def remove_scratch(directory: str) -> bool:
     if path.name.startswith(SCRATCH_PREFIX):
         shutil.rmtree(path, ignore_errors=True)
     return not path.exists()
+
+
+def open_scratch(host: LocalHost, directory: Path) -> None:
+    """A directory for its owner alone, removed when the host ends, or by the next command."""
+    host.ledger.intend_resource(SCRATCH, str(directory))
+    host.at_end(lambda: shutil.rmtree(directory, ignore_errors=True))
+    directory.mkdir(mode=0o700)
 
 
 REMOVERS: Final[dict[str, Remover]] = {

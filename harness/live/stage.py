@@ -27,6 +27,7 @@ from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness.live.account import Account
 from neaptide.harness.live.guard import guarded
 from neaptide.harness.live.holds import Holds
+from neaptide.harness.live.left_behind import open_scratch
 from neaptide.harness.scenarios.systems import (
     System,
     client_settings,
@@ -219,6 +220,9 @@ class Stage:
 
     async def _open_managed(self) -> None:
         brokers = tuple(self.spec.brokers)
+        if self.spec.security is not None:
+            open_scratch(self.host, self.spec.security.directory)
+            self.spec.security.write()
         await self.machines.prepare(self.nodes)
         address = self.machines.harness_address
         addresses = {node: self.machines.address(node) for node in self.nodes}

@@ -28,6 +28,7 @@ from neaptide.clusters.own.parsing import SUFFIX, check_managed_on, load_system
 
 if TYPE_CHECKING:  # every command reads this file
     from neaptide.clusters.placed_cluster import PlacedCluster
+    from neaptide.clusters.security import ClientSecurity
 
 KAFKA = "kafka"
 OWN = "own"
@@ -40,6 +41,7 @@ _OWN_HOSTS = HOSTS
 _GROUPS_SINCE = (0, 9)
 _TRANSACTIONS_SINCE = (0, 11)
 _HEADERS_SINCE = (0, 11)
+_PEM_SINCE = (3, 0)  # KIP-651; before, a file with a key has to be encrypted
 _RECORD_FORMATS = ("message.format.version", "log.message.format.version")
 
 
@@ -54,6 +56,7 @@ class System:
     version: str
     home: Home | None = None
     own: OwnSystem | None = None
+    security: ClientSecurity | None = None  # of the listener of clients, where neaptide sets it up
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.version}"
@@ -235,6 +238,30 @@ def place_of(system: System, place: Place) -> Place:
     return place
 
 
+def check_client_security(system: System, place: Place) -> None:
+    """Raises UsageError where neaptide cannot set up brokers for what clients are to come in by."""
+    security = system.security
+    if security is None:
+        return
+    if system.own is not None:
+        raise UsageError(
+            f"client is for brokers that neaptide sets up: {system.own.file} has [client]."
+        )
+    if place.name != "local":
+        raise UsageError(f"client: on {place.name} there are no keys; take the host local.")
+    if system.release is None:
+        if not GENERATIONS[system.version].speaks_tls_and_sasl:
+            raise UsageError(f"client: {system} has neither TLS nor SASL; take a later one.")
+        return
+    release = parse_release(system.release)
+    if release.version < _PEM_SINCE:
+        raise UsageError(f"client: {system} cannot read keys in PEM; take Kafka 3.0 or later.")
+    if security.has_scram and release.mode is not Mode.ZOOKEEPER:
+        raise UsageError(
+            f"client: {security.mechanism} needs ZooKeeper, and {system} is in KRaft; take PLAIN."
+        )
+
+
 def make_cluster(
     system: System,
     host: Host,
@@ -290,7 +317,9 @@ def _version_of(text: str) -> tuple[int, ...]:
 
 def secret_settings(system: System) -> Mapping[str, str]:
     """More of librdkafka's settings, which are written to no file."""
-    return {} if system.own is None else system.own.client
+    if system.own is not None:
+        return system.own.client
+    return {} if system.security is None else system.security.client_settings
 
 
 def generation_of(system: System) -> Generation | None:

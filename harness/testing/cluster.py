@@ -35,6 +35,7 @@ from neaptide.harness.scenarios.systems import (
     client_settings,
     has_groups,
     keeps_headers,
+    secret_settings,
 )
 from neaptide.harness.testing.consumed import Notebook, RecordedConsumer
 from neaptide.harness.testing.findings import NeaptideFailure, WaitFailure
@@ -98,7 +99,8 @@ class ClusterAsked:
             for topic, partitions in self.topics.items()
         )
         settings = {**_SETTINGS, **self._of_groups(), **self.settings}
-        return ClusterSpec(ids, settings, first, more=tuple(more))
+        security = self.system.security
+        return ClusterSpec(ids, settings, first, more=tuple(more), security=security)
 
     def _of_groups(self) -> Mapping[str, str]:
         """So that a group of a test does not wait for others, nor for replicas that cannot be."""
@@ -262,8 +264,11 @@ class LiveCluster:
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """librdkafka's settings, `bootstrap.servers` and what an old Kafka needs besides."""
-        return {"bootstrap.servers": self.bootstrap, **client_settings(self._asked.system)}
+        """librdkafka's settings: `bootstrap.servers`, what the cluster was asked to let clients
+        come in by, and what an old Kafka needs besides."""
+        system = self._asked.system
+        of_system = {**client_settings(system), **secret_settings(system)}
+        return {"bootstrap.servers": self.bootstrap, **of_system}
 
     def producer(self, settings: Mapping[str, Any] | None = None) -> RecordedProducer:
         """A `confluent_kafka.Producer` whose sends are judged. `settings`: its configuration."""

@@ -6,6 +6,8 @@ One Spark session a process judges all tests of it.
 from __future__ import annotations
 
 import asyncio
+import secrets
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,11 +16,14 @@ from typing import Any, Final
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import Place, check_place
+from neaptide.clusters.security import parse_client_security
 from neaptide.harness.checking.check import SparkStart, check_and_report
+from neaptide.harness.live.left_behind import SCRATCH_PREFIX
 from neaptide.harness.play.scenario import Played, play
 from neaptide.harness.scenarios.systems import (
     DEFAULT_SYSTEM,
     System,
+    check_client_security,
     check_system_on,
     fetch,
     parse_system,
@@ -105,12 +110,19 @@ class Lab:
         topic_settings: Mapping[str, Any] | None = None,
         idempotence: bool = False,
         min_acked: int = 1,
+        client: Mapping[str, str] | None = None,
     ) -> LiveCluster:
         """Starts one; returns when its partitions are led and their replicas fetch.
 
-        `topics`: partitions by name. `settings`: of brokers. Raises UsageError for what cannot be.
+        `topics`: partitions by name. `settings`: of brokers. `client`: what clients come in by,
+        librdkafka's `security.protocol`, `sasl.mechanism`, `sasl.username` and `sasl.password`:
+        brokers are set up for it. Raises UsageError for what cannot be.
         """
-        chosen = self._find(system)
+        scratch = Path(tempfile.gettempdir()) / f"{SCRATCH_PREFIX}{secrets.token_hex(8)}"
+        security = parse_client_security(client or {}, scratch)
+        named = replace(parse_system(system or self.system), security=security)
+        check_client_security(named, self._place)
+        chosen = replace(self._find(system), security=security)
         if self._place.name == "simulation":
             raise UsageError("A cluster of real processes needs another --neaptide-host.")
         asked = check_asked(

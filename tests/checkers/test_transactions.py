@@ -234,6 +234,7 @@ def test_what_is_normal_is_found_where_it_is_asked_for(spark: SparkSession, tmp_
     assert judged(asked, fork).evidence("send-skip")["skips"] == 1
 
 
+@pytest.mark.proof
 def test_too_many_edges_make_the_run_unknown(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

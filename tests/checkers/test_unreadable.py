@@ -141,6 +141,7 @@ def test_what_cannot_be_read_is_unknown_and_says_where(checked: Checked, name: s
     assert name in checked.page
 
 
+@pytest.mark.proof
 def test_one_that_cannot_be_read_beside_a_valid_one(tmp_path: Path) -> None:
     (tmp_path / "good.edn").write_bytes(VALID)
     (tmp_path / "bad.edn").write_bytes(REFUSED["no-map.edn"][0])

@@ -83,7 +83,7 @@ class Secured:
 @pytest.fixture(
     scope="module",
     params=proof_but(
-        ["neaptide:0.11", "neaptide:2.1", "neaptide:4.0", "kafka:2.8.2", "kafka:3.9.1"],
+        ["neaptide:0.11", "neaptide:2.1", "neaptide:4.0", "kafka:3.9.1"],
         "neaptide:4.0",
     ),
 )

@@ -21,6 +21,7 @@ PATHS = {
     "/cluster/id",
     "/config",
     "/config/brokers",
+    "/config/users",
     "/config/changes",
     "/config/topics",
     "/controller",

@@ -23,7 +23,11 @@ from neaptide.clusters.broker.server.config import ServerConfig, server_config, 
 from neaptide.clusters.broker.server.process import PortInUseError, serve  # noqa: E402
 from neaptide.clusters.broker.storage.config import SettingError  # noqa: E402
 from neaptide.clusters.broker.storage.errors import StorageError  # noqa: E402
-from neaptide.clusters.properties import PropertiesError, read_properties  # noqa: E402
+from neaptide.clusters.properties import (  # noqa: E402
+    PropertiesError,
+    read_properties,
+    with_files,
+)
 
 gc.enable()
 _log = logging.getLogger("broker")
@@ -60,7 +64,7 @@ def _read(file: Path) -> ServerConfig:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidSettingError(f"cannot be read as settings ({error})") from error
-    return server_config(trimmed(read_properties(text)))
+    return server_config(trimmed(with_files(read_properties(text))))
 
 
 if __name__ == "__main__":

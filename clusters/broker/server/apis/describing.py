@@ -32,7 +32,8 @@ from neaptide.clusters.broker.wire.codec import make, response_class
 
 _NOBODY_ASKED: Final = i32(-(2**31))  # what operations are allowed
 _OF_NEAPTIDE: Final = "neaptide."
-_SECRETS: Final = ("password", "secret")
+# Kafka's settings of the type PASSWORD have one of these in their names.
+_SECRETS: Final = ("password", "secret", "jaas.config", "keystore.key", "certificate")
 
 
 # --- DescribeCluster ------------------------------------------------------------------------------
