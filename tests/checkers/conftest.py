@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.check import check_runs
-from neaptide.checkers.pipeline.session import local_session
 from tests.checkers.reading import Judged, judged
+from tests.started_spark import started_spark
 
 
 class Writable(Protocol):
@@ -26,9 +26,8 @@ Judge = Callable[[Mapping[str, Writable]], dict[str, Judged]]
 
 @pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
-    session = local_session()
-    yield session
-    session.stop()
+    with started_spark() as session:
+        yield session
 
 
 @pytest.fixture(scope="package")

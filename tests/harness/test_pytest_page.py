@@ -14,7 +14,7 @@ from tests.documents import DOCS
 
 PAGE = (DOCS / "pytest.md").read_text(encoding="utf-8")
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-[FIRST, CONSUMING, CHECKS, WORKLOADS] = PYTHON.findall(PAGE)
+[FIRST, SECURED, CONSUMING, CHECKS, WORKLOADS] = PYTHON.findall(PAGE)
 
 
 def played(
@@ -55,6 +55,14 @@ def test_the_example_of_a_consumer_passes_and_with_a_commit_before_the_work_it_f
     failed = played(tmp_path, dies)
     assert "1 failed" in failed.stdout, failed.stdout + failed.stderr
     assert "unprocessed" in failed.stdout
+
+
+@pytest.mark.proof
+@pytest.mark.live
+@pytest.mark.spark
+def test_the_example_of_a_client_that_logs_in_passes(tmp_path: Path) -> None:
+    passed = played(tmp_path, SECURED)
+    assert "1 passed" in passed.stdout, passed.stdout + passed.stderr
 
 
 @pytest.mark.proof
