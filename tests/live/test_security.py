@@ -18,6 +18,7 @@ from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
+    ConfigResource,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialDeletion,
@@ -313,6 +314,8 @@ def test_who_asks_before_that_gets_no_answer(secured: Secured, listener: str) ->
         with tls_socket(secured, listener) as stream:
             stream.sendall(b"\0\0\0\x0c" + struct.pack(">hhih", 3, 1, 7, 0) + b"\0\0")
             assert stream.recv(1) == b""
+        if isinstance(secured.cluster.brokers, BrokerCluster):
+            assert "the client has not logged in: METADATA" in secured.cluster.log(0)
 
 
 def is_ended(connection: socket.socket) -> bool:
@@ -336,6 +339,16 @@ def test_a_client_without_a_certificate_stays_out_where_one_is_required(secured:
     assert AdminClient({**settings, **key}).list_topics("t", TIMEOUT_S).topics["t"].error is None
     with pytest.raises(KafkaException):
         AdminClient(settings).list_topics("t", 3.0)
+
+
+def test_no_answer_has_a_password_or_a_key(secured: Secured) -> None:
+    asked = ConfigResource(ConfigResource.Type.BROKER, "0")
+    found = secured.cluster.admin.describe_configs([asked])[asked].result(TIMEOUT_S)
+    of_login = "listener.name.secure.plain.sasl.jaas.config"
+    assert found[of_login].value is None
+    assert found[of_login].is_sensitive
+    assert not any(_PLAIN_PASSWORD in (one.value or "") for one in found.values())
+    assert found["sasl.enabled.mechanisms"].value == "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 
 
 # --- users that are added while brokers run -------------------------------------------------------

@@ -88,6 +88,10 @@ class KafkaApis:
         except UnsupportedVersionError as error:
             self._refuse_version(connection, apis, error)
             return
+        except MalformedMessageError as error:
+            if connection.is_logging_in:
+                raise MalformedMessageError(f"the client has not logged in: {error}") from error
+            raise
         answered = TABLE[header.api].answered
         match answered:
             case AnsweredByCore():
