@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from neaptide.clusters.broker.replication.model import SecurityProtocol
 from neaptide.clusters.errors import MissingPartError, UsageError
 from neaptide.clusters.properties import write_properties
 
+# Of each broker: one for clients, one for other brokers, so that their links are not the same.
 CLIENT_LISTENER: Final = "CLIENT"
+REPLICATION_LISTENER: Final = "REPLICATION"
 _PLAINTEXT: Final = "PLAINTEXT"
-_PROTOCOLS: Final = (_PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PLAIN: Final = "PLAIN"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _MECHANISMS: Final = (PLAIN, *SCRAM)
@@ -144,10 +146,9 @@ def parse_client_security(client: Mapping[str, str], directory: Path) -> ClientS
     if unknown:
         raise UsageError(f"client: {unknown[0]} is not read here; it may have {', '.join(_NAMES)}.")
     protocol = client.get("security.protocol", _PLAINTEXT)
-    if protocol not in _PROTOCOLS:
-        raise UsageError(
-            f"client: security.protocol must be one of {', '.join(_PROTOCOLS)}, not {protocol!r}."
-        )
+    if protocol not in SecurityProtocol.__members__:
+        known = ", ".join(SecurityProtocol.__members__)
+        raise UsageError(f"client: security.protocol must be one of {known}, not {protocol!r}.")
     given = [name for name in _NAMES[1:] if name in client]
     if not protocol.startswith("SASL"):
         if given:

@@ -8,10 +8,8 @@ from neaptide.clusters.cluster import STILL, ClusterSpec, Listeners
 from neaptide.clusters.hosts.host import Host
 from neaptide.clusters.placed_cluster import PlacedCluster
 from neaptide.clusters.properties import write_properties
+from neaptide.clusters.security import CLIENT_LISTENER, REPLICATION_LISTENER
 from neaptide.results.store import write_text
-
-CLIENT_LISTENER = "CLIENT"
-REPLICATION_LISTENER = "REPLICATION"
 
 
 class BrokerCluster(PlacedCluster):

@@ -38,10 +38,11 @@ from neaptide.clusters.kafka.kraft_storage import (
     voters_snapshot,
     write_meta_properties,
 )
-from neaptide.clusters.kafka.properties import CLIENT_LISTENER, REPLICATION_LISTENER, SMALL_JAVA
+from neaptide.clusters.kafka.properties import SMALL_JAVA
 from neaptide.clusters.kafka.versions import Mode, parse_release
 from neaptide.clusters.observer import Observer, OnChange
 from neaptide.clusters.observer_kraft import KraftObserver
+from neaptide.clusters.security import CLIENT_LISTENER, REPLICATION_LISTENER
 
 FIRST_CONTROLLER = 100  # brokers have the ids below
 _ADD_WITHIN = timedelta(seconds=5)

@@ -14,7 +14,8 @@ from typing import Final
 from neaptide.clusters.cluster import Listeners
 from neaptide.clusters.hosts.ports import LOOPBACK
 from neaptide.clusters.kafka.kraft_storage import FEATURES
-from neaptide.clusters.kafka.properties import CLIENT_LISTENER, DEFAULTS, REPLICATION_LISTENER
+from neaptide.clusters.kafka.properties import DEFAULTS
+from neaptide.clusters.security import CLIENT_LISTENER, REPLICATION_LISTENER
 
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 _SESSION: Final = "broker.session.timeout.ms"

@@ -14,9 +14,7 @@ from typing import Final
 from neaptide.clusters.cluster import STILL, Listeners
 from neaptide.clusters.hosts.ports import LOOPBACK
 from neaptide.clusters.kafka.versions import Addressing, Row
-
-CLIENT_LISTENER: Final = "CLIENT"
-REPLICATION_LISTENER: Final = "REPLICATION"
+from neaptide.clusters.security import CLIENT_LISTENER, REPLICATION_LISTENER
 
 DEFAULTS: Final = {
     **STILL,

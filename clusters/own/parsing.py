@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from neaptide.clusters.broker.replication.model import SecurityProtocol
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.kafka.versions import Addressing, Mode, Release, parse_release, row_of
 from neaptide.clusters.own.model import (
@@ -50,7 +51,6 @@ _KINDS: Final[Mapping[type, str]] = {
 }
 _PROTOCOL: Final = "security.protocol"
 _PLAINTEXT: Final = "PLAINTEXT"
-_PROTOCOLS: Final = (_PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _AT_CLIENTS: Final = "{client_listen}"
 # How a client reaches a cluster and logs in; what it does there is the workload's affair.
 _CLIENT_KEYS: Final = ("broker.address.family", "client.dns.lookup", "client.id", "client.rack")
@@ -342,7 +342,7 @@ def _check_listeners(top: _Table, node: OwnNode, of_clients: str) -> None:
     for listener in settings.get("listeners", "").split(","):
         name, _, at = listener.strip().partition("://")
         protocol = protocols.get(name, name).upper()
-        if protocol not in _PROTOCOLS:
+        if protocol not in SecurityProtocol.__members__:
             continue  # that is for the broker to say
         if at == _AT_CLIENTS and protocol != of_clients.upper():
             raise top.complain(

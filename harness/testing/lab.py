@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import Place, check_place
-from neaptide.clusters.security import parse_client_security
+from neaptide.clusters.security import ClientSecurity, parse_client_security
 from neaptide.harness.checking.check import SparkStart, check_and_report
 from neaptide.harness.live.left_behind import SCRATCH_PREFIX
 from neaptide.harness.play.scenario import Played, play
@@ -120,9 +120,7 @@ class Lab:
         """
         scratch = Path(tempfile.gettempdir()) / f"{SCRATCH_PREFIX}{secrets.token_hex(8)}"
         security = parse_client_security(client or {}, scratch)
-        named = replace(parse_system(system or self.system), security=security)
-        check_client_security(named, self._place)
-        chosen = replace(self._find(system), security=security)
+        chosen = self._find(system, security)
         if self._place.name == "simulation":
             raise UsageError("A cluster of real processes needs another --neaptide-host.")
         asked = check_asked(
@@ -233,8 +231,9 @@ class Lab:
                 self._loop.close()
                 self._loop = None
 
-    def _find(self, system: str | None) -> System:
-        chosen = parse_system(system or self.system)
+    def _find(self, system: str | None, security: ClientSecurity | None = None) -> System:
+        chosen = replace(parse_system(system or self.system), security=security)
+        check_client_security(chosen, self._place)
         check_system_on(chosen, self._place)
         check_place(place_of(chosen, self._place), lambda _: None)
         fetch(chosen)

@@ -52,10 +52,10 @@ def test_an_aim_that_is_missed_is_unknown_not_fine(tmp_path: Path) -> None:
 def test_random_faults_lose_nothing_with_acks_all(tmp_path: Path) -> None:
     done, verdict = neaptide(
         tmp_path, "run", "append", "--system", "neaptide:0.11", "--nemesis", "kill,pause,cut",
-        "--time", "6", "--rate", "300", "--seed", "11", "--json",
+        "--time", "6", "--rate", "1000", "--seed", "11", "--json",
     )  # fmt: skip
     assert verdict["verdict"] == "valid", (verdict, done.stderr)
-    assert verdict["operations"] > 500
+    assert verdict["operations"] > 1000
     assert done.returncode == 0
     assert "--seed 11" in done.stderr
 

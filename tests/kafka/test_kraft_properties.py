@@ -11,7 +11,7 @@ from neaptide.clusters.kafka.kraft_properties import (
     chosen_features,
     kraft_properties,
 )
-from neaptide.clusters.kafka.properties import CLIENT_LISTENER, REPLICATION_LISTENER
+from neaptide.clusters.security import CLIENT_LISTENER, REPLICATION_LISTENER
 
 THROUGH = Listeners(20_001, 20_002, 0, quorum={100: 20_100, 101: 20_101})
 BROKER = Node(7, {CLIENT_LISTENER: 10_001, REPLICATION_LISTENER: 10_002}, Path("/data"))

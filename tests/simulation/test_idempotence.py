@@ -271,6 +271,8 @@ def test_p4_the_unbroken_generations_are_silent(generation: str) -> None:
 def test_p4_a_duplicate_is_found_from_nothing_and_its_file_says_so_again() -> None:
     with applied(BY_NAME["followers-learn-nothing"]):
         found = explore_seed(_search("2.1", 3_000), 6)
+        again = explore_seed(_search("2.1", 3_000), 6)
+    assert found == again
     assert found.loss is not None
     assert found.loss.outcome == "duplicated"
     assert "idempotence = true" in found.loss.document

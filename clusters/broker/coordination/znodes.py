@@ -168,8 +168,8 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
     host, _, port = address.rpartition(":")
     if not separator:
         raise ValueError(text)
-    name = protocols.get(listener, listener if listener in SecurityProtocol.__members__ else None)
-    protocol = SecurityProtocol.PLAINTEXT if name is None else SecurityProtocol[name]
+    by_name = listener if listener in SecurityProtocol.__members__ else "PLAINTEXT"
+    protocol = SecurityProtocol[protocols.get(listener, by_name)]
     return Endpoint(listener, host, int(port), protocol)
 
 

@@ -80,6 +80,17 @@ class ScramCredential:
         )
 
 
+def scram_credentials(user: str, settings: Mapping[str, str]) -> dict[str, ScramCredential]:
+    """By mechanism. What cannot be read is left out, with a line in the log."""
+    found = {}
+    for mechanism in SCRAM.keys() & settings.keys():
+        try:
+            found[mechanism] = ScramCredential.parse(settings[mechanism])
+        except ValueError as error:
+            _log.warning("%s of user %r cannot be read: %s", mechanism, user, error)
+    return found
+
+
 class ScramUsers:
     """The credentials of all users, as the coordination service has them."""
 
@@ -88,14 +99,7 @@ class ScramUsers:
         self.are_known = asyncio.Event()
 
     def take(self, user: str, settings: Mapping[str, str]) -> None:
-        """What cannot be read is left out, with a line in the log."""
-        found = {}
-        for mechanism in SCRAM.keys() & settings.keys():
-            try:
-                found[mechanism] = ScramCredential.parse(settings[mechanism])
-            except ValueError as error:
-                _log.warning("%s of user %r cannot be read: %s", mechanism, user, error)
-        self._of[user] = found
+        self._of[user] = scram_credentials(user, settings)
 
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
         return self._of.get(user, {}).get(mechanism)

@@ -16,7 +16,7 @@ from neaptide.clusters.broker.coordination.znodes import user_entity, user_of
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.server.apis.entities import NO_THROTTLE, code, in_response
 from neaptide.clusters.broker.server.apis.row import ApiContext, PendingRequest, ResponseLater
-from neaptide.clusters.broker.server.sasl import SCRAM, ScramCredential
+from neaptide.clusters.broker.server.sasl import SCRAM, ScramCredential, scram_credentials
 from neaptide.clusters.broker.wire.codec import make, response_class
 
 _MECHANISMS: Final = dict(enumerate(SCRAM, 1))  # as Kafka numbers them
@@ -36,7 +36,8 @@ async def _describe(request: PendingRequest, entity: Any, context: ApiContext) -
     """All users that have any, where none is named."""
     api, version = request.header.api, request.header.version
     users = await context.controller_requests.users()
-    of = {user_of(name): _credentials(settings) for name, settings in users.items()}
+    named = {user_of(entity): settings for entity, settings in users.items()}
+    of = {user: scram_credentials(user, settings) for user, settings in named.items()}
     asked = Counter(str(user.name) for user in entity.users or ())
     results = []
     for user in asked or sorted(name for name, found in of.items() if found):
@@ -74,17 +75,6 @@ async def _describe(request: PendingRequest, entity: Any, context: ApiContext) -
         error_message=None,
         results=tuple(results),
     )
-
-
-def _credentials(settings: Mapping[str, str]) -> dict[str, ScramCredential]:
-    """Those that can be read."""
-    found = {}
-    for mechanism in SCRAM.keys() & settings.keys():
-        try:
-            found[mechanism] = ScramCredential.parse(settings[mechanism])
-        except ValueError:
-            continue
-    return found
 
 
 # --- AlterUserScramCredentials --------------------------------------------------------------------
