@@ -217,6 +217,8 @@ NOT_ASKED: Final[Mapping[type, str]] = {
             effects.RespondSyncGroup,
             effects.RespondHeartbeat,
             effects.RespondLeaveGroup,
+            effects.RespondConsumerGroupHeartbeat,
+            effects.RespondConsumerGroupDescribe,
             effects.RespondDescribeGroups,
             effects.RespondListGroups,
             effects.RespondDeleteGroups,

@@ -20,6 +20,7 @@ from neaptide.harness.scenarios.systems import (
     System,
     check_system_on,
     generation_of,
+    has_consumer_protocol,
     has_groups,
     has_transactions,
     has_voters,
@@ -44,7 +45,6 @@ _OF_USED: Final = ("append", "txn", "bank", "groups", "rebalance")
 _OF_OUR_OWN_START: Final = ("clock", "disk")
 _TRANSACTIONS_SINCE: Final = (0, 11)
 _MEMBERSHIP_SINCE: Final = (0, 9)
-_KIP_848_SINCE: Final = (4, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,10 +364,10 @@ def _check_served(workload: str, what: str, system: System) -> None:
 def _check_protocol(asked: RandomRun) -> None:
     if asked.options.get("protocol") != "consumer":
         return
-    release = asked.system.release
-    if release is None or parse_release(release).version < _KIP_848_SINCE:
+    if not has_consumer_protocol(asked.system):
         raise UsageError(
-            f"--option protocol=consumer needs Apache Kafka 4.0 or later, not {asked.system}."
+            "--option protocol=consumer needs neaptide:4.0, or Apache Kafka 4.0 or later, not"
+            f" {asked.system}."
         )
 
 

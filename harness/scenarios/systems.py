@@ -40,6 +40,7 @@ IMAGE_VERSION = "image"
 _OWN_HOSTS = HOSTS
 _GROUPS_SINCE = (0, 9)
 _TRANSACTIONS_SINCE = (0, 11)
+_CONSUMER_PROTOCOL_SINCE = (4, 0)
 _HEADERS_SINCE = (0, 11)
 _PEM_SINCE = (3, 0)  # KIP-651; before, a file with a key has to be encrypted
 _RECORD_FORMATS = ("message.format.version", "log.message.format.version")
@@ -205,6 +206,13 @@ def has_transactions(system: System) -> bool:
     if system.release is None:
         return GENERATIONS[system.version].idempotence is not None
     return parse_release(system.release).version >= _TRANSACTIONS_SINCE
+
+
+def has_consumer_protocol(system: System) -> bool:
+    """Whether coordinators assign (KIP-848): from 4.0 on, on our own brokers as on Apache Kafka."""
+    if system.release is None:
+        return _version_of(system.version) >= _CONSUMER_PROTOCOL_SINCE
+    return parse_release(system.release).version >= _CONSUMER_PROTOCOL_SINCE
 
 
 def has_voters(system: System) -> bool:

@@ -15,6 +15,7 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     OffsetAndMetadata,
     OffsetCommitRecord,
 )
+from neaptide.clusters.broker.replication.group.consumer_group import ConsumerGroup
 from neaptide.clusters.broker.replication.group.group_metadata import (
     Group,
     GroupMetadataRecord,
@@ -497,7 +498,7 @@ def test_g2_groups_are_described_and_listed_in_their_states() -> None:
         assert [one.group for one in one_list(done)] == found
 
 
-def one_list(done: tuple[Effect, ...]) -> tuple[Group, ...]:
+def one_list(done: tuple[Effect, ...]) -> tuple[Group | ConsumerGroup, ...]:
     return one(done, effects.RespondListGroups).groups
 
 

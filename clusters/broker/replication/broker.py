@@ -22,6 +22,7 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     CommittedOffsets,
     PendingOffsets,
 )
+from neaptide.clusters.broker.replication.group.consumer_group import ConsumerGroup
 from neaptide.clusters.broker.replication.group.group_metadata import Group
 from neaptide.clusters.broker.replication.interface.coordination_service import CoordinationRequest
 from neaptide.clusters.broker.replication.interface.effects import (
@@ -188,7 +189,8 @@ class Broker:
     committed_offsets: dict[TopicPartition, CommittedOffsets] = field(default_factory=dict)
     # Likewise, by producer id: what open transactions commit.
     pending_offsets: dict[TopicPartition, PendingOffsets] = field(default_factory=dict)
-    groups: dict[str, Group] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)  # of the classic protocol
+    consumer_groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     # Of the transactional ids that this broker coordinates: the leader epochs of its partitions of
     # `__transaction_state`, the transactions, and the markers that are not written yet.
     coordinator_epochs: dict[TopicPartition, int] = field(default_factory=dict)
@@ -230,6 +232,7 @@ class Broker:
             committed_offsets=dict(self.committed_offsets),
             pending_offsets=dict(self.pending_offsets),
             groups=dict(self.groups),
+            consumer_groups=dict(self.consumer_groups),
             coordinator_epochs=dict(self.coordinator_epochs),
             transactions=dict(self.transactions),
             unmarked=dict(self.unmarked),

@@ -36,6 +36,9 @@ class ReplicationSettings:
     controlled_shutdown_max_retries: int = 3
     controlled_shutdown_retry_backoff_ms: int = 5_000
     default_replication_factor: int = 1
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_session_timeout_ms: int = 45_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 2**31 - 1
     group_min_session_timeout_ms: int = 6_000

@@ -27,6 +27,7 @@ from neaptide.clusters.broker.replication.controller import (
 from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
 from neaptide.clusters.broker.replication.follower import replica_fetcher_manager
 from neaptide.clusters.broker.replication.group import (
+    consumer_group_heartbeat,
     group_administration,
     group_coordinator,
     group_membership,
@@ -115,6 +116,7 @@ def _on_update_metadata(broker: Broker, event: events.UpdateMetadataRequested, n
 def _on_groups_read(broker: Broker, event: events.CommittedOffsetsRead, now_ms: int) -> None:
     group_metadata_manager.on_committed_offsets_read(broker, event, now_ms)
     group_membership.on_groups_read(broker, event, now_ms)
+    consumer_group_heartbeat.on_groups_read(broker, event, now_ms)
 
 
 def _on_altered(broker: Broker, event: events.AlterPartitionResponded, now_ms: int) -> None:
@@ -153,6 +155,13 @@ def _on_expired(broker: Broker, timer: events.DelayedOperationExpired, now_ms: i
     pending.expire(broker, timer.request)
 
 
+def _on_member_expired(broker: Broker, timer: events.MemberExpiration, now_ms: int) -> None:
+    if timer.group in broker.consumer_groups:
+        consumer_group_heartbeat.on_member_expiration(broker, timer, now_ms)
+    else:
+        group_membership.on_member_expiration(broker, timer, now_ms)
+
+
 def _on_timer(broker: Broker, event: events.TimerFired, now_ms: int) -> None:
     handler = _TIMERS.get(type(event.timer))
     if handler is None:
@@ -166,7 +175,8 @@ _TIMERS: Final[Mapping[type, Handler]] = {
     events.IsrChangePropagation: in_sync_replicas.on_isr_change_propagation,
     events.HighWatermarkCheckpoint: replica_manager.on_high_watermark_checkpoint,
     events.DelayedOperationExpired: _on_expired,
-    events.MemberExpiration: group_membership.on_member_expiration,
+    events.MemberExpiration: _on_member_expired,
+    events.RevocationExpiration: consumer_group_heartbeat.on_revocation_expiration,
     events.RebalanceExpiration: group_membership.on_rebalance_expiration,
     events.TransactionExpiration: transaction_coordinator.on_transaction_expiration,
     events.MarkerRetry: transaction_coordinator.on_marker_retry,
@@ -200,6 +210,8 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.SyncGroupRequested: group_membership.on_sync_group,
     events.HeartbeatRequested: group_membership.on_heartbeat,
     events.LeaveGroupRequested: group_membership.on_leave_group,
+    events.ConsumerGroupHeartbeatRequested: (consumer_group_heartbeat.on_consumer_group_heartbeat),
+    events.ConsumerGroupDescribeRequested: group_administration.on_consumer_group_describe,
     events.DescribeGroupsRequested: group_administration.on_describe_groups,
     events.ListGroupsRequested: group_administration.on_list_groups,
     events.DeleteGroupsRequested: group_administration.on_delete_groups,

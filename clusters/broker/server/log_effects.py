@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from neaptide.clusters.broker.replication.broker import StoredReplica
 from neaptide.clusters.broker.replication.generation import Generation
-from neaptide.clusters.broker.replication.group.committed_offsets import OffsetCommitRecord
-from neaptide.clusters.broker.replication.group.group_metadata import GroupMetadataRecord
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import Batch, TopicPartition
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
@@ -21,6 +19,7 @@ from neaptide.clusters.broker.replication.transaction.transaction_metadata impor
 )
 from neaptide.clusters.broker.server.sequences import state_of
 from neaptide.clusters.broker.storage import group_records, transaction_records
+from neaptide.clusters.broker.storage.group_records import GroupRecord
 from neaptide.clusters.broker.storage.internal_topics import encode_marker
 from neaptide.clusters.broker.storage.log import Log, wall_clock_ms
 from neaptide.clusters.broker.storage.log_manager import LogManager
@@ -144,7 +143,7 @@ class LogEffects:
     def _encode(self, record: object, now_ms: int) -> KeyAndValue:
         if isinstance(record, TransactionMetadata):
             return transaction_records.encode(record, now_ms, self._clock_ms())
-        assert isinstance(record, OffsetCommitRecord | GroupMetadataRecord)
+        assert isinstance(record, GroupRecord)
         return group_records.encode(record, now_ms, self._generation)
 
     def _truncate(self, effect: effects.TruncateLog) -> None:

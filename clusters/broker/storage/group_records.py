@@ -1,7 +1,8 @@
 """The records of `__consumer_offsets`, in Kafka's own format: what groups commit, and who they are.
 
 Keys of version 0 and 1 are about positions, those of version 2 about groups of the classic
-protocol; others say nothing here. A record without a value deletes what it is about. Source:
+protocol, 3 to 8 about those of the consumer protocol (consumer_group_records); others say nothing
+here. A record without a value deletes what it is about. Source:
 OffsetCommitKey.json, OffsetCommitValue.json (versions 1 and 3 are written, 0 to 3 read),
 GroupMetadataKey.json and GroupMetadataValue.json (versions 1 to 3 are written, 0 to 3 read).
 """
@@ -21,11 +22,17 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     PendingOffsets,
     without,
 )
+from neaptide.clusters.broker.replication.group.consumer_group import (
+    ConsumerGroup,
+    ConsumerGroupRecord,
+    applied,
+)
 from neaptide.clusters.broker.replication.group.group_metadata import (
     GroupMetadataRecord,
     MemberRecord,
 )
 from neaptide.clusters.broker.replication.model import EndTransactionMarker, TopicPartition
+from neaptide.clusters.broker.storage import consumer_group_records
 from neaptide.clusters.broker.storage.internal_topics import (
     blob,
     internal_records,
@@ -47,13 +54,15 @@ _WITH_EXPIRY, _WITH_EPOCH = 1, 3
 _EXPIRES_AFTER_MS: Final = 24 * 3_600_000  # offsets.retention.minutes of before 2.0
 
 
-GroupRecord = OffsetCommitRecord | GroupMetadataRecord
+GroupRecord = OffsetCommitRecord | GroupMetadataRecord | ConsumerGroupRecord
 
 
 def encode(record: GroupRecord, now_ms: int, generation: Generation) -> KeyAndValue:
     """In the versions in which the Kafka of that generation writes them."""
     if isinstance(record, GroupMetadataRecord):
         return _encode_group(record, now_ms, generation)
+    if not isinstance(record, OffsetCommitRecord):
+        return consumer_group_records.encode(record)
     return _encode_position(record, now_ms, with_epoch=generation.fences_leader_epochs)
 
 
@@ -100,8 +109,10 @@ def _encode_position(
 
 
 def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
-    """None where the record is about neither. Raises struct.error, UnicodeDecodeError."""
+    """None where the record is about none. Raises struct.error, UnicodeDecodeError, ValueError."""
     version = None if key is None else struct.unpack_from(">h", key)[0]
+    if key is not None and version in consumer_group_records.KEYS:
+        return consumer_group_records.decode(version, key, value)
     if key is None or version not in (*_KEYS_OF_POSITIONS, _KEY_OF_A_GROUP):
         return None
     group, at = read_text(key, 2)
@@ -161,7 +172,9 @@ def _read_value(value: bytes) -> OffsetAndMetadata:
 
 def groups_of(
     log: LogSnapshot,
-) -> tuple[CommittedOffsets, tuple[GroupMetadataRecord, ...], PendingOffsets]:
+) -> tuple[
+    CommittedOffsets, tuple[GroupMetadataRecord, ...], tuple[ConsumerGroup, ...], PendingOffsets
+]:
     """What a log says of groups, from its start to its end, as far as it can be read.
 
     What a transaction commits counts from its marker on. The last of what is returned is what is
@@ -170,6 +183,7 @@ def groups_of(
     committed: dict[Key, OffsetAndMetadata] = {}
     pending: PendingOffsets = {}
     groups: dict[str, GroupMetadataRecord] = {}
+    consumer_groups: dict[str, ConsumerGroup] = {}
     found: Iterator[tuple[BatchHeader, GroupRecord | EndTransactionMarker]]
     found = internal_records(log, decode)
     for header, record in found:
@@ -182,6 +196,10 @@ def groups_of(
                 groups.pop(record.group, None)
             else:
                 groups[record.group] = record
+        elif not isinstance(record, OffsetCommitRecord):
+            after = applied(consumer_groups.pop(record.group, None), record)
+            if after is not None:
+                consumer_groups[record.group] = after
         else:
             pending = without(pending, (record,))
             if header.is_transactional:
@@ -189,7 +207,7 @@ def groups_of(
                 pending = {**pending, header.producer_id: of_producer}
             else:
                 _commit(committed, record)
-    return committed, tuple(groups.values()), pending
+    return committed, tuple(groups.values()), tuple(consumer_groups.values()), pending
 
 
 def _commit(committed: dict[Key, OffsetAndMetadata], record: OffsetCommitRecord) -> None:

@@ -10,10 +10,12 @@ from collections.abc import Collection
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group import consumer_group_heartbeat
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     OffsetCommitRecord,
     with_committed,
 )
+from neaptide.clusters.broker.replication.group.consumer_group import ConsumerGroup
 from neaptide.clusters.broker.replication.group.group_metadata import (
     Group,
     GroupMetadataRecord,
@@ -25,12 +27,14 @@ from neaptide.clusters.broker.replication.group.group_metadata_manager import (
     known_group,
 )
 from neaptide.clusters.broker.replication.interface.effects import (
+    RespondConsumerGroupDescribe,
     RespondDeleteGroups,
     RespondDescribeGroups,
     RespondListGroups,
     RespondOffsetDelete,
 )
 from neaptide.clusters.broker.replication.interface.events import (
+    ConsumerGroupDescribeRequested,
     DeleteGroupsRequested,
     DescribeGroupsRequested,
     ListGroupsRequested,
@@ -54,11 +58,31 @@ def on_describe_groups(broker: Broker, event: DescribeGroupsRequested, now_ms: i
 def on_list_groups(broker: Broker, event: ListGroupsRequested, now_ms: int) -> None:
     """Those that this broker coordinates."""
     committed = {name for offsets in broker.committed_offsets.values() for name, _ in offsets}
-    names = sorted({*broker.groups, *committed})
-    groups = [group for name in names if (group := known_group(broker, name)) is not None]
-    if event.states:
-        groups = [group for group in groups if group.state.lower() in event.states]
-    broker.do(RespondListGroups(event.request, Error.NONE, tuple(groups)))
+    classic = [known_group(broker, name) for name in {*broker.groups, *committed}]
+    groups: list[Group | ConsumerGroup] = [one for one in classic if one is not None]
+    groups += broker.consumer_groups.values()
+    shown = [
+        one
+        for one in groups
+        if (not event.states or one.state.lower() in event.states)
+        and (not event.types or one.group_type in event.types)
+    ]
+    shown.sort(key=lambda one: one.group)
+    broker.do(RespondListGroups(event.request, Error.NONE, tuple(shown)))
+
+
+def on_consumer_group_describe(
+    broker: Broker, event: ConsumerGroupDescribeRequested, now_ms: int
+) -> None:
+    results = []
+    for name in event.groups:
+        _, error = coordinated(broker, name)
+        group = broker.consumer_groups.get(name)
+        if error is Error.NONE and group is None:
+            error = Error.GROUP_ID_NOT_FOUND
+        results.append((group or ConsumerGroup(name), error))
+    names = {topic_id: name for name, topic_id in broker.metadata.topic_ids.items()}
+    broker.do(RespondConsumerGroupDescribe(event.request, tuple(results), names))
 
 
 def on_delete_groups(broker: Broker, event: DeleteGroupsRequested, now_ms: int) -> None:
@@ -71,9 +95,13 @@ def _delete(broker: Broker, name: str, now_ms: int) -> Error:
     if error is not Error.NONE:
         return error
     group = known_group(broker, name)
-    if group is None:
+    if name in broker.consumer_groups:
+        error = consumer_group_heartbeat.end_group(broker, name, now_ms)
+        if error is not Error.NONE:
+            return error
+    elif group is None:
         return Error.GROUP_ID_NOT_FOUND
-    if group.state is not GroupState.EMPTY or group.pending:
+    elif group.state is not GroupState.EMPTY or group.pending:
         return Error.NON_EMPTY_GROUP
     committed = broker.committed_offsets[topic_partition]
     partitions = [partition for of, partition in committed if of == name]
@@ -88,21 +116,26 @@ def on_offset_delete(broker: Broker, event: OffsetDeleteRequested, now_ms: int) 
     only clients understand: a group of consumers that has members reads all that it has committed.
     """
     topic_partition, error = coordinated(broker, event.group)
-    group = known_group(broker, event.group)
+    group = broker.consumer_groups.get(event.group) or known_group(broker, event.group)
     if error is Error.NONE and group is None:
         error = Error.GROUP_ID_NOT_FOUND
-    elif group is not None and group.members and group.protocol_type != _CONSUMER:
+    elif isinstance(group, Group) and group.members and group.protocol_type != _CONSUMER:
         error = Error.NON_EMPTY_GROUP
     if error is not Error.NONE or group is None:
         broker.do(RespondOffsetDelete(event.request, error))
         return
-    if group.members:
-        refused = tuple((one, Error.GROUP_SUBSCRIBED_TO_TOPIC) for one in event.partitions)
-        broker.do(RespondOffsetDelete(event.request, Error.NONE, refused))
-        return
-    error = _forget(broker, topic_partition, event.group, event.partitions, now_ms)
-    results = tuple((one, error) for one in event.partitions)
+    read = {one for one in event.partitions if _may_read(group, one.topic)}
+    free = tuple(one for one in event.partitions if one not in read)
+    error = _forget(broker, topic_partition, event.group, free, now_ms)
+    refused = Error.GROUP_SUBSCRIBED_TO_TOPIC
+    results = tuple((one, refused if one in read else error) for one in event.partitions)
     broker.do(RespondOffsetDelete(event.request, Error.NONE, results))
+
+
+def _may_read(group: Group | ConsumerGroup, topic: str) -> bool:
+    if isinstance(group, Group):
+        return bool(group.members)
+    return bool(group.members) and topic in group.topics
 
 
 def on_partitions_deleted(
@@ -120,7 +153,7 @@ def on_partitions_deleted(
         for name, positions in gone.items():
             group = known_group(broker, name)
             is_empty = group is None or (group.state is GroupState.EMPTY and not group.pending)
-            ends = is_empty and name not in kept
+            ends = is_empty and name not in kept and name not in broker.consumer_groups
             error = _forget(broker, topic_partition, name, positions, now_ms, whole=ends)
             if ends and error is Error.NONE:
                 broker.groups.pop(name, None)

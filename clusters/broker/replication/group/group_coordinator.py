@@ -8,7 +8,7 @@ Source: Kafka's GroupCoordinator (G1, G3).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller import topic_creation
@@ -20,6 +20,7 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     OffsetCommitRecord,
     partition_for,
 )
+from neaptide.clusters.broker.replication.group.consumer_group_heartbeat import epoch_error
 from neaptide.clusters.broker.replication.group.group_membership import commit_error
 from neaptide.clusters.broker.replication.group.group_metadata_manager import (
     add_pending,
@@ -70,19 +71,22 @@ def coordinator_of(metadata: MetadataCache, name: str, topic: str = OFFSETS_TOPI
 
 def on_find_coordinator(broker: Broker, event: FindCoordinatorRequested, now_ms: int) -> None:
     """The first who asks has the topic made; nobody coordinates before it is there."""
+    others = tuple(_found(broker, event, name) for name in event.others)
+    broker.do(replace(_found(broker, event, event.group), others=others))
+
+
+def _found(broker: Broker, event: FindCoordinatorRequested, name: str) -> RespondFindCoordinator:
     topic = TRANSACTIONS_TOPIC if event.is_transaction else OFFSETS_TOPIC
     if event.is_transaction and broker.rules.idempotence is None:
-        broker.note(f"FindCoordinator of {event.group!r}: there are no transactions here")
-        broker.do(RespondFindCoordinator(event.request, Error.INVALID_REQUEST, NO_COORDINATOR))
-        return
-    coordinator = coordinator_of(broker.metadata, event.group, topic)
+        broker.note(f"FindCoordinator of {name!r}: there are no transactions here")
+        return RespondFindCoordinator(event.request, Error.INVALID_REQUEST, NO_COORDINATOR)
+    coordinator = coordinator_of(broker.metadata, name, topic)
     if coordinator is not None and coordinator in broker.metadata.brokers:
-        broker.do(RespondFindCoordinator(event.request, Error.NONE, coordinator))
-        return
+        return RespondFindCoordinator(event.request, Error.NONE, coordinator)
     if topic not in broker.metadata.topics:
         topic_creation.create_internal_topic(broker, topic)
     unknown = Error.COORDINATOR_NOT_AVAILABLE
-    broker.do(RespondFindCoordinator(event.request, unknown, NO_COORDINATOR))
+    return RespondFindCoordinator(event.request, unknown, NO_COORDINATOR)
 
 
 @rule
@@ -114,6 +118,8 @@ def on_txn_offset_commit(broker: Broker, event: TxnOffsetCommitRequested, now_ms
         error = commit_error(
             broker, event.group, event.member_id, event.group_instance_id, event.generation_id
         )
+    if error is Error.STALE_MEMBER_EPOCH:
+        error = Error.ILLEGAL_GENERATION  # TxnOffsetCommit has no other word for it
     if error is not Error.NONE:
         failed = tuple((one.partition, error) for one in event.committed)
         broker.do(RespondTxnOffsetCommit(event.request, failed))
@@ -149,7 +155,16 @@ class DelayedCommit(DelayedRecord):
 
 
 def on_offset_fetch(broker: Broker, event: OffsetFetchRequested, now_ms: int) -> None:
+    others = tuple(_fetched(broker, one) for one in event.others)
+    broker.do(replace(_fetched(broker, event), others=others))
+
+
+def _fetched(broker: Broker, event: OffsetFetchRequested) -> RespondOffsetFetch:
     topic_partition, error = coordinated(broker, event.group)
+    group = broker.consumer_groups.get(event.group)
+    is_of_member = event.member_id or event.member_epoch >= 0
+    if error is Error.NONE and group is not None and is_of_member:
+        error = epoch_error(group, event.member_id, event.member_epoch)
     known = broker.committed_offsets[topic_partition] if error is Error.NONE else {}
     wanted = event.partitions
     if wanted is None:
@@ -159,4 +174,4 @@ def on_offset_fetch(broker: Broker, event: OffsetFetchRequested, now_ms: int) ->
     decided_later = {(one.group, one.partition) for of in pending.values() for one in of}
     unstable = tuple(tp for tp in wanted if (event.group, tp) in decided_later)
     results = tuple((tp, known.get((event.group, tp), none)) for tp in wanted)
-    broker.do(RespondOffsetFetch(event.request, error, results, unstable))
+    return RespondOffsetFetch(event.request, error, results, unstable)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group import consumer_group_heartbeat
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     OFFSETS_TOPIC,
     partition_for,
@@ -72,7 +73,7 @@ def on_join_group(broker: Broker, event: JoinGroupRequested, now_ms: int) -> Non
     of_member = (event.member_id, event.new_member_id, event.group_instance_id, event.client_id)
     for text in (event.group, event.protocol_type, *of_member, *names):
         text_bytes(text)
-    group, error = _joined_group(broker, event)
+    group, error = _joined_group(broker, event, now_ms)
     if error is not Error.NONE:
         _refuse(broker, event.request, error, event.member_id)
         return
@@ -86,8 +87,13 @@ def on_join_group(broker: Broker, event: JoinGroupRequested, now_ms: int) -> Non
         _join_again(broker, group, event, now_ms)
 
 
-def _joined_group(broker: Broker, event: JoinGroupRequested) -> tuple[Group, Error]:
+def _joined_group(broker: Broker, event: JoinGroupRequested, now_ms: int) -> tuple[Group, Error]:
+    """A group of the consumer protocol gives way where nobody is a member of it."""
     _, error = coordinated(broker, event.group)
+    if event.group in broker.consumer_groups:
+        error = consumer_group_heartbeat.end_group(broker, event.group, now_ms)
+        if error is Error.NON_EMPTY_GROUP:
+            error = Error.INCONSISTENT_GROUP_PROTOCOL
     group = known_group(broker, event.group)
     settings = broker.settings
     timeouts = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
@@ -535,7 +541,10 @@ def commit_error(
     group_instance_id: str | None,
     generation_id: int,
 ) -> Error:
-    """Whether a commit is one of a member, or of a group that has none. It is a heartbeat, too."""
+    """Whether a commit is one of a member, or of a group that has none. Of a member of the classic
+    protocol it is a heartbeat, too."""
+    if (consumer_group := broker.consumer_groups.get(name)) is not None:
+        return consumer_group_heartbeat.epoch_error(consumer_group, member_id, generation_id)
     group = known_group(broker, name)
     if generation_id < 0 and (group is None or group.state is GroupState.EMPTY):
         return Error.NONE

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from neaptide.clusters.broker.replication.model import text_bytes
 
@@ -105,6 +105,7 @@ class Group:
     pending: tuple[str, ...] = ()
     initial_delay_left_ms: int | None = None
     has_new_member: bool = False
+    group_type: ClassVar = "classic"
 
     @property
     def has_all_joined(self) -> bool:

@@ -17,6 +17,7 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     with_committed,
     without,
 )
+from neaptide.clusters.broker.replication.group.consumer_group import ConsumerGroupRecord
 from neaptide.clusters.broker.replication.group.group_metadata import Group, GroupMetadataRecord
 from neaptide.clusters.broker.replication.interface.effects import (
     ReadCommittedOffsets,
@@ -113,9 +114,9 @@ def coordinated(broker: Broker, group: str) -> tuple[TopicPartition, Error]:
 
 
 def known_group(broker: Broker, group: str) -> Group | None:
-    """One that has committed offsets is there, although nobody has joined it."""
+    """A classic one. One that has committed offsets is there, although nobody has joined it."""
     known = broker.groups.get(group)
-    if known is not None:
+    if known is not None or group in broker.consumer_groups:
         return known
     topic_partition, error = coordinated(broker, group)
     committed = broker.committed_offsets[topic_partition] if error is Error.NONE else {}
@@ -125,7 +126,7 @@ def known_group(broker: Broker, group: str) -> Group | None:
 def append_records(
     broker: Broker,
     topic_partition: TopicPartition,
-    records: tuple[OffsetCommitRecord | GroupMetadataRecord, ...],
+    records: tuple[OffsetCommitRecord | GroupMetadataRecord | ConsumerGroupRecord, ...],
     now_ms: int,
     producer: ProducerSequence | None = None,
 ) -> Appended:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group.assignors import Partitions
 from neaptide.clusters.broker.replication.group.committed_offsets import OffsetAndMetadata
+from neaptide.clusters.broker.replication.group.consumer_group import ConsumerGroup
 from neaptide.clusters.broker.replication.group.group_metadata import Group
 from neaptide.clusters.broker.replication.interface.administration import PartitionResult
 from neaptide.clusters.broker.replication.interface.coordination_service import CoordinationRequest
@@ -229,11 +231,12 @@ class RespondDescribeProducers:
 
 @dataclass(frozen=True, slots=True)
 class RespondFindCoordinator:
-    """`coordinator` is -1 where there is an error."""
+    """`coordinator` is -1 where there is an error. `others`: the answers to more names."""
 
     request: int
     error: Error
     coordinator: int
+    others: tuple[RespondFindCoordinator, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +247,16 @@ class RespondOffsetCommit:
 
 @dataclass(frozen=True, slots=True)
 class RespondOffsetFetch:
-    """A partition for which the group has committed nothing has the offset -1, and no error."""
+    """A partition for which the group has committed nothing has the offset -1, and no error.
+
+    `others`: the answers about more groups.
+    """
 
     request: int
     error: Error
     results: tuple[tuple[TopicPartition, OffsetAndMetadata], ...]
     unstable: tuple[TopicPartition, ...] = ()  # of these a transaction decides (KIP-447)
+    others: tuple[RespondOffsetFetch, ...] = ()
 
 
 class DeletedRecords(NamedTuple):
@@ -313,6 +320,27 @@ class RespondLeaveGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class RespondConsumerGroupHeartbeat:
+    """`assigned` None: it is what the member knows already."""
+
+    request: int
+    error: Error
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assigned: Partitions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RespondConsumerGroupDescribe:
+    """`topics`: names by ids."""
+
+    request: int
+    results: tuple[tuple[ConsumerGroup, Error], ...]
+    topics: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class RespondDescribeGroups:
     request: int
     results: tuple[tuple[Group, Error], ...]
@@ -322,7 +350,7 @@ class RespondDescribeGroups:
 class RespondListGroups:
     request: int
     error: Error
-    groups: tuple[Group, ...] = ()
+    groups: tuple[Group | ConsumerGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -662,6 +690,8 @@ Answer = (
     | RespondSyncGroup
     | RespondHeartbeat
     | RespondLeaveGroup
+    | RespondConsumerGroupHeartbeat
+    | RespondConsumerGroupDescribe
     | RespondDescribeGroups
     | RespondListGroups
     | RespondDeleteGroups

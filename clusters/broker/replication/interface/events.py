@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group.assignors import Partitions
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     CommittedOffsets,
     OffsetCommitRecord,
 )
+from neaptide.clusters.broker.replication.group.consumer_group import ConsumerGroup
 from neaptide.clusters.broker.replication.group.group_metadata import (
     GroupMetadataRecord,
     Protocols,
@@ -157,11 +159,15 @@ class WriteTxnMarkersRequested:
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorRequested:
-    """Who coordinates a group, or the transactions of a transactional id, of this name?"""
+    """Who coordinates a group, or the transactions of a transactional id, of this name?
+
+    `others`: more names, which a request may have from v4 on.
+    """
 
     request: int
     group: str
     is_transaction: bool = False
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +208,17 @@ class OffsetFetchRequested:
     """Where does a group go on? `partitions` None: in all for which it has committed.
 
     `is_stable`: offsets that a transaction is about to replace are not wanted (KIP-447).
+    `member_epoch`: of a member of the consumer protocol; -1: whoever asks is none. `others`: from
+    v8 on a request may name several groups; the answer to each is one of its own.
     """
 
     request: int
     group: str
     partitions: tuple[TopicPartition, ...] | None
     is_stable: bool = False
+    member_id: str = ""
+    member_epoch: int = -1
+    others: tuple[OffsetFetchRequested, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,11 +288,43 @@ class DescribeGroupsRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerGroupHeartbeatRequested:
+    """A member of the consumer protocol (KIP-848). What is None has not changed since it last said.
+
+    `member_epoch`: 0 to join, -1 to leave, -2 to come back as the same static member.
+    `new_member_id`: for one that has none. `rebalance_timeout_ms`: -1 where it does not say.
+    `owned`: what it reads now.
+    """
+
+    request: int
+    group: str
+    member_id: str
+    member_epoch: int
+    new_member_id: str = ""
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topic_names: tuple[str, ...] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Partitions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescribeRequested:
+    request: int
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ListGroupsRequested:
-    """`states`: in lower case; none: groups of all."""
+    """`states` and `types`, in lower case; none: groups of all."""
 
     request: int
     states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -730,6 +773,7 @@ class CommittedOffsetsRead:
     partition: TopicPartition
     committed_offsets: CommittedOffsets
     groups: tuple[GroupMetadataRecord, ...] = ()
+    consumer_groups: tuple[ConsumerGroup, ...] = ()
     # By producer id: what its open transaction commits.
     pending: Mapping[int, tuple[OffsetCommitRecord, ...]] = field(default_factory=dict)
 
@@ -810,6 +854,14 @@ class RebalanceExpiration:
 
 
 @dataclass(frozen=True, slots=True)
+class RevocationExpiration:
+    """Timer: a member of the consumer protocol has had as long to give up partitions as it may."""
+
+    group: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionExpiration:
     """Timer: every transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 
@@ -825,6 +877,7 @@ Timer = (
     | MarkerRetry
     | MemberExpiration
     | RebalanceExpiration
+    | RevocationExpiration
     | AlterPartitionRetry
     | IsrChangePropagation
     | HighWatermarkCheckpoint

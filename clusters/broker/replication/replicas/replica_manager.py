@@ -21,7 +21,11 @@ from neaptide.clusters.broker.replication.follower.replica_fetcher_manager impor
     stop_following,
 )
 from neaptide.clusters.broker.replication.generation import SameLeader
-from neaptide.clusters.broker.replication.group import group_membership, group_metadata_manager
+from neaptide.clusters.broker.replication.group import (
+    consumer_group_heartbeat,
+    group_membership,
+    group_metadata_manager,
+)
 from neaptide.clusters.broker.replication.interface.coordination_service import (
     NotifyLogDirEvent,
     SessionStarted,
@@ -287,6 +291,7 @@ def _resign(broker: Broker, topic_partition: TopicPartition) -> None:
     """Whoever leads the partition now coordinates its groups, or its transactional ids."""
     if topic_partition in broker.committed_offsets:
         group_membership.on_resignation(broker, topic_partition)
+        consumer_group_heartbeat.on_resignation(broker, topic_partition)
     group_metadata_manager.on_resignation(broker, topic_partition)
     transaction_state_manager.on_resignation(broker, topic_partition)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any, Final, cast
 
 from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
 from kio.static.constants import EntityType
-from kio.static.primitive import i8, i32Timedelta
+from kio.static.primitive import i8, i32, i32Timedelta
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.model import TopicPartition
@@ -52,6 +53,14 @@ def by_topic(
     for result in results:
         topics.setdefault(partition_of(result).topic, []).append(partition(result))
     return tuple(topic(TopicName(name), tuple(made)) for name, made in topics.items())
+
+
+def numbers_by_topic(
+    partitions: Iterable[tuple[str, int]],
+) -> Iterator[tuple[str, tuple[i32, ...]]]:
+    """Partitions as they are sent: in order, once for each topic."""
+    for topic, each in itertools.groupby(sorted(partitions), key=lambda one: one[0]):
+        yield topic, tuple(i32(number) for _, number in each)
 
 
 def has_isolation_level(entity: Any) -> bool:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from kio.static.primitive import i32
+from kio.schema.types import TopicName
+from kio.static.primitive import i8, i32
 
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group.assignors import Partitions
+from neaptide.clusters.broker.replication.group.consumer_group import (
+    ConsumerGroup,
+    ConsumerGroupMember,
+)
 from neaptide.clusters.broker.replication.group.group_metadata import (
     Group,
     GroupState,
@@ -14,7 +21,13 @@ from neaptide.clusters.broker.replication.group.group_metadata import (
 )
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.broker.server.apis.entities import NO_THROTTLE, by_topic, code, in_response
+from neaptide.clusters.broker.server.apis.entities import (
+    NO_THROTTLE,
+    by_topic,
+    code,
+    in_response,
+    numbers_by_topic,
+)
 from neaptide.clusters.broker.server.apis.row import (
     ApiContext,
     PendingRequest,
@@ -23,8 +36,9 @@ from neaptide.clusters.broker.server.apis.row import (
 )
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, response_class
+from neaptide.clusters.broker.wire.topic_ids import uuid_of
 
-_CLASSIC: Final = "classic"
+_CONSUMER_MEMBER: Final = i8(1)
 _NOBODY_ASKED: Final = i32(-(2**31))  # what operations are allowed
 
 # --- DescribeGroups -------------------------------------------------------------------------------
@@ -84,14 +98,89 @@ def describe_groups_error(
     return effects.RespondDescribeGroups(event.request, tuple(dead))
 
 
+# --- ConsumerGroupDescribe ------------------------------------------------------------------------
+
+
+def decode_consumer_group_describe(
+    request: PendingRequest, entity: Any, context: ApiContext
+) -> events.ConsumerGroupDescribeRequested:
+    return events.ConsumerGroupDescribeRequested(request.id, tuple(map(str, entity.group_ids)))
+
+
+def encode_consumer_group_describe(
+    request: PendingRequest, effect: effects.RespondConsumerGroupDescribe, context: ApiContext
+) -> Response:
+    version = request.header.version
+    whole = response_class(Api.CONSUMER_GROUP_DESCRIBE, version)
+    each = in_response(Api.CONSUMER_GROUP_DESCRIBE, version, "DescribedGroup")
+    groups = tuple(
+        each(
+            error_code=code(error),
+            group_id=group.group,
+            group_state="" if error is not Error.NONE else group.state.value,
+            group_epoch=i32(group.epoch),
+            assignment_epoch=i32(group.target_epoch),
+            assignor_name=group.assignor,
+            members=tuple(
+                _consumer_member(version, group, one, effect.topics)
+                for one in group.members.values()
+            ),
+            authorized_operations=_NOBODY_ASKED,
+        )
+        for group, error in effect.results
+    )
+    return SendResponse(whole(throttle_time=NO_THROTTLE, groups=groups))
+
+
+def _consumer_member(
+    version: int, group: ConsumerGroup, member: ConsumerGroupMember, topics: Mapping[str, str]
+) -> Any:
+    def assignment(partitions: Partitions) -> Any:
+        topic_partitions = tuple(
+            of_topic(topic_id=uuid_of(topic_id), topic_name=TopicName(name), partitions=numbers)
+            for topic_id, numbers in numbers_by_topic(partitions)
+            if (name := topics.get(topic_id)) is not None
+        )
+        return of_member(topic_partitions=topic_partitions)
+
+    of_topic, of_member, cls = (
+        in_response(Api.CONSUMER_GROUP_DESCRIBE, version, name)
+        for name in ("TopicPartitions", "Assignment", "Member")
+    )
+    return make(
+        cls,
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        rack_id=member.rack_id,
+        member_epoch=i32(member.member_epoch),
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=tuple(map(TopicName, member.topic_names)),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=assignment(member.assigned),
+        target_assignment=assignment(group.target(member.member_id)),
+        member_type=_CONSUMER_MEMBER,
+    )
+
+
+def consumer_group_describe_error(
+    event: events.ConsumerGroupDescribeRequested, error: Error
+) -> effects.RespondConsumerGroupDescribe:
+    none = tuple((ConsumerGroup(name), error) for name in event.groups)
+    return effects.RespondConsumerGroupDescribe(event.request, none, {})
+
+
 # --- ListGroups -----------------------------------------------------------------------------------
 
 
 def decode_list_groups(
     request: PendingRequest, entity: Any, context: ApiContext
 ) -> events.ListGroupsRequested:
-    states = getattr(entity, "states_filter", ())
-    return events.ListGroupsRequested(request.id, tuple(str(one).lower() for one in states))
+    states, types = (
+        tuple(str(one).lower() for one in getattr(entity, name, ()))
+        for name in ("states_filter", "types_filter")
+    )
+    return events.ListGroupsRequested(request.id, states, types)
 
 
 def encode_list_groups(
@@ -110,7 +199,7 @@ def encode_list_groups(
                     group_id=one.group,
                     protocol_type=one.protocol_type,
                     group_state=one.state.value,
-                    group_type=_CLASSIC,
+                    group_type=one.group_type,
                 )
                 for one in effect.groups
             ),

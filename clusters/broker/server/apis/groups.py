@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from kio.schema.types import BrokerId
@@ -24,6 +25,8 @@ from neaptide.clusters.broker.server.apis.row import (
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, response_class
 
+_SEVERAL_COORDINATORS: Final = 4  # from this version of FindCoordinator on (KIP-699)
+_SEVERAL_GROUPS: Final = 8  # from this version of OffsetFetch on (KIP-709)
 METADATA_MAX_BYTES: Final = 4_096  # offset.metadata.max.bytes
 
 # --- FindCoordinator ------------------------------------------------------------------------------
@@ -32,37 +35,52 @@ METADATA_MAX_BYTES: Final = 4_096  # offset.metadata.max.bytes
 def decode_find_coordinator(
     request: PendingRequest, entity: Any, context: ApiContext
 ) -> events.FindCoordinatorRequested:
+    """From v4 on it may name several. Raises ValueError: it names none."""
     is_transaction = bool(getattr(entity, "key_type", 0))
-    return events.FindCoordinatorRequested(
-        request.id, str(entity.key), is_transaction=is_transaction
-    )
+    if request.header.version < _SEVERAL_COORDINATORS:
+        return events.FindCoordinatorRequested(request.id, str(entity.key), is_transaction)
+    request.names.extend(map(str, entity.coordinator_keys))
+    name, *others = request.names
+    return events.FindCoordinatorRequested(request.id, name, is_transaction, tuple(others))
 
 
 def encode_find_coordinator(
     request: PendingRequest, effect: effects.RespondFindCoordinator, context: ApiContext
 ) -> Response:
+    version = request.header.version
+    whole = response_class(Api.FIND_COORDINATOR, version)
+    if version < _SEVERAL_COORDINATORS:
+        return SendResponse(
+            make(whole, throttle_time=NO_THROTTLE, **_found(request, effect, context))
+        )
+    each = in_response(Api.FIND_COORDINATOR, version, "Coordinator")
+    found = zip(request.names, (effect, *effect.others), strict=True)
+    coordinators = tuple(each(key=key, **_found(request, one, context)) for key, one in found)
+    return SendResponse(whole(throttle_time=NO_THROTTLE, coordinators=coordinators))
+
+
+def _found(
+    request: PendingRequest, effect: effects.RespondFindCoordinator, context: ApiContext
+) -> dict[str, Any]:
     host, port = "", -1
     registration = context.metadata().brokers.get(effect.coordinator)
     for endpoint in registration.endpoints if registration else ():
         if endpoint.listener == request.connection.listener:
             host, port = endpoint.host, endpoint.port
-    return SendResponse(
-        make(
-            response_class(Api.FIND_COORDINATOR, request.header.version),
-            throttle_time=NO_THROTTLE,
-            error_code=code(effect.error),
-            error_message=None,
-            node_id=BrokerId(effect.coordinator),
-            host=host,
-            port=i32(port),
-        )
-    )
+    return {
+        "error_code": code(effect.error),
+        "error_message": None,
+        "node_id": BrokerId(effect.coordinator),
+        "host": host,
+        "port": i32(port),
+    }
 
 
 def find_coordinator_error(
     event: events.FindCoordinatorRequested, error: Error
 ) -> effects.RespondFindCoordinator:
-    return effects.RespondFindCoordinator(event.request, error, -1)
+    each = [effects.RespondFindCoordinator(event.request, error, -1) for _ in event.others]
+    return effects.RespondFindCoordinator(event.request, error, -1, tuple(each))
 
 
 # --- OffsetCommit ---------------------------------------------------------------------------------
@@ -152,6 +170,19 @@ def offset_commit_error(
 def decode_offset_fetch(
     request: PendingRequest, entity: Any, context: ApiContext
 ) -> events.OffsetFetchRequested:
+    """Raises ValueError: it names no group."""
+    is_stable = bool(getattr(entity, "require_stable", False))
+    if request.header.version < _SEVERAL_GROUPS:
+        return _wanted(request, entity, is_stable=is_stable)
+    request.names.extend(str(one.group_id) for one in entity.groups)
+    first, *others = (_wanted(request, one, is_stable=is_stable) for one in entity.groups)
+    return replace(first, others=tuple(others))
+
+
+def _wanted(
+    request: PendingRequest, entity: Any, *, is_stable: bool
+) -> events.OffsetFetchRequested:
+    """Of one group. Members of the consumer protocol say who they are from v9 on."""
     partitions = None
     if entity.topics is not None:
         named = (
@@ -160,8 +191,14 @@ def decode_offset_fetch(
             for partition in topic.partition_indexes
         )
         partitions = tuple(dict.fromkeys(named))
-    is_stable = bool(getattr(entity, "require_stable", False))
-    return events.OffsetFetchRequested(request.id, str(entity.group_id), partitions, is_stable)
+    return events.OffsetFetchRequested(
+        request.id,
+        str(entity.group_id),
+        partitions,
+        is_stable,
+        str(getattr(entity, "member_id", None) or ""),
+        int(getattr(entity, "member_epoch", -1)),
+    )
 
 
 def encode_offset_fetch(
@@ -169,8 +206,24 @@ def encode_offset_fetch(
 ) -> Response:
     """Before v2 an error has its place in each partition alone."""
     version = request.header.version
-    partition_class = in_response(Api.OFFSET_FETCH, version, "OffsetFetchResponsePartition")
-    topic_class = in_response(Api.OFFSET_FETCH, version, "OffsetFetchResponseTopic")
+    whole = response_class(Api.OFFSET_FETCH, version)
+    if version < _SEVERAL_GROUPS:
+        return SendResponse(
+            make(whole, throttle_time=NO_THROTTLE, **_offsets(version, effect, ending=""))
+        )
+    group_class = in_response(Api.OFFSET_FETCH, version, "OffsetFetchResponseGroup")
+    found = zip(request.names, (effect, *effect.others), strict=True)
+    groups = tuple(
+        group_class(group_id=name, **_offsets(version, one, ending="s")) for name, one in found
+    )
+    return SendResponse(whole(throttle_time=NO_THROTTLE, groups=groups))
+
+
+def _offsets(version: int, effect: effects.RespondOffsetFetch, *, ending: str) -> dict[str, Any]:
+    """`ending`: of the names of what is nested."""
+    name_of_one = f"OffsetFetchResponsePartition{ending}"
+    partition_class = in_response(Api.OFFSET_FETCH, version, name_of_one)
+    topic_class = in_response(Api.OFFSET_FETCH, version, f"OffsetFetchResponseTopic{ending}")
 
     def partition(result: tuple[TopicPartition, OffsetAndMetadata]) -> Any:
         place, known = result
@@ -186,23 +239,20 @@ def encode_offset_fetch(
             error_code=code(Error.UNSTABLE_OFFSET_COMMIT if is_unstable else effect.error),
         )
 
-    return SendResponse(
-        make(
-            response_class(Api.OFFSET_FETCH, version),
-            throttle_time=NO_THROTTLE,
-            error_code=code(effect.error),
-            topics=by_topic(
-                effect.results,
-                lambda name, partitions: topic_class(name=name, partitions=partitions),
-                partition,
-                lambda result: result[0],
-            ),
-        )
-    )
+    return {
+        "error_code": code(effect.error),
+        "topics": by_topic(
+            effect.results,
+            lambda name, partitions: topic_class(name=name, partitions=partitions),
+            partition,
+            lambda result: result[0],
+        ),
+    }
 
 
 def offset_fetch_error(
     event: events.OffsetFetchRequested, error: Error
 ) -> effects.RespondOffsetFetch:
     asked = tuple((one, OffsetAndMetadata(-1)) for one in event.partitions or ())
-    return effects.RespondOffsetFetch(event.request, error, asked)
+    others = tuple(offset_fetch_error(one, error) for one in event.others)
+    return effects.RespondOffsetFetch(event.request, error, asked, others=others)

@@ -18,6 +18,7 @@ from neaptide.clusters.broker.server.apis import (
     alter_partition,
     altering,
     cluster,
+    consumer_group_heartbeat,
     control,
     controlled_shutdown,
     delete_records,
@@ -200,6 +201,7 @@ _ROWS: Final = (
             "2.0": Versions(1, 4),
             "2.1": Versions(1, 5),
             "2.8": Versions(1, 7),
+            "4.0": Versions(1, 9),
         },
         AnsweredByCore(
             events.OffsetFetchRequested,
@@ -216,6 +218,7 @@ _ROWS: Final = (
             "0.11": Versions(0, 1),
             "2.0": Versions(0, 2),
             "2.8": Versions(0, 3),
+            "4.0": Versions(0, 6),  # v4 from Kafka 3.0 on
         },
         AnsweredByCore(
             events.FindCoordinatorRequested,
@@ -289,6 +292,28 @@ _ROWS: Final = (
             effects.RespondLeaveGroup,
             group_membership.encode_leave_group,
             group_membership.leave_group_error,
+        ),
+    ),
+    ApiRow(
+        Api.CONSUMER_GROUP_HEARTBEAT,
+        {"4.0": Versions(0, 1)},  # KIP-848
+        AnsweredByCore(
+            events.ConsumerGroupHeartbeatRequested,
+            consumer_group_heartbeat.decode_consumer_group_heartbeat,
+            effects.RespondConsumerGroupHeartbeat,
+            consumer_group_heartbeat.encode_consumer_group_heartbeat,
+            consumer_group_heartbeat.consumer_group_heartbeat_error,
+        ),
+    ),
+    ApiRow(
+        Api.CONSUMER_GROUP_DESCRIBE,
+        {"4.0": Versions(0, 1)},
+        AnsweredByCore(
+            events.ConsumerGroupDescribeRequested,
+            group_administration.decode_consumer_group_describe,
+            effects.RespondConsumerGroupDescribe,
+            group_administration.encode_consumer_group_describe,
+            group_administration.consumer_group_describe_error,
         ),
     ),
     ApiRow(

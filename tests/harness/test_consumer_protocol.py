@@ -1,0 +1,219 @@
+"""KIP-848 as applications use it: `group.protocol=consumer`, on our own broker and on a real Kafka.
+
+The same tests for both, through the pytest fixture: nothing may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    OFFSETS_TOPIC,
+    partition_for,
+)
+from neaptide.clusters.hosts.place import LOCAL
+from neaptide.harness.testing.cluster import LiveCluster
+from neaptide.harness.testing.lab import Judge, Lab
+from tests.live.cluster import DEADLINE_S, until
+from tests.proof import proof_but
+
+pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
+PARTITIONS = 4
+RECORDS = 40
+OFFSETS_PARTITIONS = 3
+SETTINGS = {
+    "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
+    "offsets.topic.replication.factor": 3,
+    "group.consumer.min.session.timeout.ms": 3_000,
+    "group.consumer.session.timeout.ms": 3_000,
+    "group.consumer.min.heartbeat.interval.ms": 200,
+    "group.consumer.heartbeat.interval.ms": 200,
+}
+MEMBER = {
+    "group.protocol": "consumer",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "log_level": 0,
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=proof_but(["neaptide:4.0", "kafka:4.0.1", "kafka:4.4.0"], "neaptide:4.0"),
+)
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveCluster]:
+    directory = tmp_path_factory.mktemp("consumer-protocol")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("NEAPTIDE_RUNS", str(directory / "runs"))
+        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
+        judge = Judge(lambda run: [])
+        lab = Lab(judge, "protocol", request.param, 7, LOCAL)
+        try:
+            cluster = lab.cluster(topics={"t": PARTITIONS, "tide": 1}, settings=SETTINGS)
+            producer = Producer({**cluster.client_settings, "log_level": 0})
+            for number in range(RECORDS):
+                producer.produce("t", value=str(number), partition=number % PARTITIONS)
+            assert producer.flush(DEADLINE_S) == 0
+            yield cluster
+        finally:
+            lab.close(failed=True)
+            judge.stop()
+
+
+Join = Callable[..., Consumer]
+
+
+@pytest.fixture
+def join(cluster: LiveCluster) -> Iterator[Join]:
+    """A member of a group, which leaves with the test."""
+    there: list[Consumer] = []
+
+    def member(
+        group: str, more: Mapping[str, Any] | None = None, topics: tuple[str, ...] = ("t",)
+    ) -> Consumer:
+        given = {**cluster.client_settings, "group.id": group, **MEMBER, **(more or {})}
+        there.append(Consumer(given))
+        there[-1].subscribe(list(topics))
+        return there[-1]
+
+    yield member
+    for consumer in there:
+        consumer.close()
+
+
+def owned(consumer: Consumer) -> set[int]:
+    return {one.partition for one in consumer.assignment() if one.topic == "t"}
+
+
+def polled(*consumers: Consumer) -> list[list[int]]:
+    """What each was handed in one poll."""
+    return [
+        [int(m.value() or b"") for m in consumer.consume(100, 0.1) if m.error() is None]
+        for consumer in consumers
+    ]
+
+
+def shared(*consumers: Consumer) -> bool:
+    """Whether all partitions are owned, each by one, and none has two more than another."""
+    polled(*consumers)
+    each = [owned(consumer) for consumer in consumers]
+    sizes = [len(one) for one in each]
+    whole = sorted(p for of in each for p in of) == list(range(PARTITIONS))
+    return whole and max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_g2_members_share_and_take_over_from_who_leaves(join: Join, assignor: str) -> None:
+    more = {"group.remote.assignor": assignor}
+    x, y, z = (join(f"shared-{assignor}", more) for _ in range(3))
+    until(lambda: shared(x, y, z), "all have partitions")
+    before = {one: owned(one) for one in (x, y)}
+    z.close()
+    until(lambda: shared(x, y), "z's are with x and y")
+    if assignor == "uniform":  # nobody gives up what it may keep
+        assert all(of <= owned(one) or len(of) > 2 for one, of in before.items())
+
+
+def test_g2_a_member_that_dies_is_missed_after_its_session(join: Join) -> None:
+    """It is only silent: it polls no more, as a process that hangs."""
+    x, y = join("dies"), join("dies", {"max.poll.interval.ms": 6_000})
+    until(lambda: shared(x, y), "both have partitions")
+    until(lambda: shared(x), "x has all of them")
+
+
+def test_g2_members_and_their_commits_outlive_their_coordinator(
+    cluster: LiveCluster, join: Join
+) -> None:
+    x = join("outlives")
+    seen: set[int] = set()
+
+    def has_seen_all() -> bool:
+        seen.update(*polled(x))
+        return len(seen) == RECORDS
+
+    until(has_seen_all, "all records")
+    x.commit(asynchronous=False)
+    admin = AdminClient({**cluster.client_settings, "log_level": 0})
+    internal = admin.list_topics(OFFSETS_TOPIC, timeout=DEADLINE_S).topics[OFFSETS_TOPIC]
+    at = partition_for("outlives", OFFSETS_PARTITIONS).partition
+    coordinator = "ABC"[internal.partitions[at].leader]
+    cluster.kill(coordinator)
+    try:
+
+        def committed() -> bool:
+            found = x.committed([TopicPartition("t", p) for p in range(PARTITIONS)], DEADLINE_S)
+            return [one.offset for one in found] == [RECORDS // PARTITIONS] * PARTITIONS
+
+        until(committed, "the new coordinator knows the commits")
+        y = join("outlives")
+        until(lambda: shared(x, y), "both have partitions")
+        assert polled(x, y) == [[], []]  # they go on where the group was
+    finally:
+        cluster.restart(coordinator)
+
+
+def test_kip_345_a_static_member_that_starts_again_keeps_its_partitions(join: Join) -> None:
+    x = join("static", {"group.instance.id": "x"})
+    y = join("static", {"group.instance.id": "y"})
+    until(lambda: shared(x, y), "both have partitions")
+    mine = owned(y)
+    y.close()
+    again = join("static", {"group.instance.id": "y"})
+    until(lambda: bool(polled(again, x)) and owned(again) == mine, "y has what it had")
+    assert owned(x) | mine == set(range(PARTITIONS))
+
+
+def test_g2_a_pattern_is_matched_by_the_coordinator(join: Join) -> None:
+    x = join("pattern", topics=("^ti.*",))
+
+    def is_assigned() -> bool:
+        polled(x)
+        return [one.topic for one in x.assignment()] == ["tide"]
+
+    until(is_assigned, "the one topic that matches")
+
+
+def test_g2_operators_list_describe_and_delete_groups(cluster: LiveCluster, join: Join) -> None:
+    admin = AdminClient({**cluster.client_settings, "log_level": 0})
+    x, y = join("seen"), join("also-seen")
+    until(lambda: shared(x) and shared(y), "each has all of them")
+    x.commit(offsets=[TopicPartition("t", 0, 3)], asynchronous=False)
+    listed = {one.group_id: one for one in admin.list_consumer_groups().result().valid}
+    assert {listed[name].type.name for name in ("seen", "also-seen")} == {"CONSUMER"}
+    described = admin.describe_consumer_groups(["seen"])["seen"].result()
+    assert (described.state.name, described.partition_assignor) == ("STABLE", "uniform")
+    [one] = described.members
+    assert {place.partition for place in one.assignment.topic_partitions} == set(range(PARTITIONS))
+    with pytest.raises(Exception, match="NON_EMPTY_GROUP"):
+        admin.delete_consumer_groups(["seen"])["seen"].result()
+    x.close()
+    until(
+        lambda: admin.describe_consumer_groups(["seen"])["seen"].result().state.name == "EMPTY",
+        "x has left",
+    )
+    asked = [ConsumerGroupTopicPartitions("seen", [TopicPartition("t", 0)])]
+    [found] = admin.list_consumer_group_offsets(asked)["seen"].result().topic_partitions
+    assert found.offset == 3
+    admin.delete_consumer_groups(["seen"])["seen"].result()
+    assert "seen" not in {g.group_id for g in admin.list_consumer_groups().result().valid}
+
+
+def test_g2_a_group_changes_its_protocol_when_nobody_is_in_it(join: Join) -> None:
+    x = join("changes")
+    until(lambda: shared(x), "x has all of them")
+    x.commit(offsets=[TopicPartition("t", 0, 3)], asynchronous=False)
+    x.close()
+    classic = join("changes", {"group.protocol": "classic"})
+    until(lambda: shared(classic), "the classic member has all of them")
+    [position] = classic.committed([TopicPartition("t", 0)], DEADLINE_S)
+    assert position.offset == 3
+    classic.close()
+    again = join("changes")
+    until(lambda: shared(again), "the next has all of them")
