@@ -69,6 +69,10 @@ def _moves(partition: int, replicas: list[int]) -> object:
     return {"version": 1, "partitions": [moved]}
 
 
+_CONSUMER_PROTOCOL: Final = "--consumer-property group.protocol=consumer"
+# The names of what asks for KIP-848 begin so.
+OF_CONSUMER_PROTOCOL: Final = "kafka-consumer-groups of the consumer protocol"
+READ_BY_CONSUMER_PROTOCOL: Final = "kafka-console-consumer --group assigned"
 # A month in which the records of `moved` were not written yet; none is that old.
 _LONG_AGO: Final = "2000-01-01T00:00:00.000"
 COMMANDS: Final = (
@@ -152,6 +156,37 @@ COMMANDS: Final = (
     _read("moved", 1000),
     _read("moved", 1000, "--isolation-level read_committed"),
     _read("moved", 1000, "--group readers"),
+    _read("moved", 1000, "--group assigned", _CONSUMER_PROTOCOL),
+    Command(
+        f"{OF_CONSUMER_PROTOCOL} --list",
+        _GROUP,
+        "--list --type consumer",
+        r"^assigned\s+Consumer\s*$",
+    ),
+    Command(
+        f"{OF_CONSUMER_PROTOCOL} --describe",
+        _GROUP,
+        "--describe --group assigned",
+        r"assigned\s+moved\s+0\s+1000\s+1000\s+0\b",
+    ),
+    Command(
+        f"{OF_CONSUMER_PROTOCOL} --state",
+        _GROUP,
+        "--describe --state --group assigned",
+        r"^assigned\s.*\bEmpty\b",
+    ),
+    Command(
+        f"{OF_CONSUMER_PROTOCOL} --reset-offsets",
+        _GROUP,
+        "--group assigned --topic moved:0 --reset-offsets --to-earliest --execute",
+        r"assigned\s+moved\s+0\s+0\b",
+    ),
+    Command(
+        f"{OF_CONSUMER_PROTOCOL} --delete",
+        _GROUP,
+        "--delete --group assigned",
+        "Deletion of requested consumer groups .* was successful",
+    ),
     Command(
         "kafka-consumer-perf-test",
         "org.apache.kafka.tools.ConsumerPerformance",

@@ -82,7 +82,7 @@ def ask_again(client: ClientNode) -> None:
     partition = TopicPartition(client.network.spec.topic, asking.partition)
     request: object
     if asking.offset is None:
-        request = events.OffsetFetchRequested(number, asking.group, (partition,))
+        request = _asks(number, asking.group, partition)
     else:
         committed = (OffsetCommitRecord(asking.group, partition, OffsetAndMetadata(asking.offset)),)
         request = events.OffsetCommitRequested(number, asking.group, NO_GENERATION, committed)
@@ -91,6 +91,10 @@ def ask_again(client: ClientNode) -> None:
     client.network.later(REQUEST_TIMEOUT_MS * 1_000, AnswerLate(number))
     if client.network.spec.second_client:
         _ask_too(client, asking, partition)
+
+
+def _asks(number: int, group: str, partition: TopicPartition) -> events.OffsetFetchRequested:
+    return events.OffsetFetchRequested(number, (events.WantedOffsets(group, (partition,)),))
 
 
 def _ask_too(client: ClientNode, asking: GroupOperation, partition: TopicPartition) -> None:
@@ -106,14 +110,15 @@ def _ask_too(client: ClientNode, asking: GroupOperation, partition: TopicPartiti
             to=broker,
             invoked_us=client.network.now_us,
         )
-        request = events.OffsetFetchRequested(number, asking.group, (partition,))
+        request = _asks(number, asking.group, partition)
         client.network.send(CLIENT, broker, CLIENTS, request)
 
 
 def _take_answer_too(client: ClientNode, body: effects.RespondOffsetFetch) -> None:
     asked = client.asking_too.pop(body.request)
-    ((_, position),) = body.results
-    if body.error is Error.NONE and position.offset != INVALID_OFFSET:
+    [found] = body.groups
+    [(_, position)] = found.results
+    if found.error is Error.NONE and position.offset != INVALID_OFFSET:
         done = replace(asked, kind="ok", offset=position.offset, completed_us=client.network.now_us)
         _note(client, done)
 
@@ -132,7 +137,7 @@ def take_answer(client: ClientNode, body: object) -> None:
     match body:
         case effects.RespondOffsetCommit(_, ((_, error),)):
             found = asking.offset
-        case effects.RespondOffsetFetch(_, error, ((_, position),)):
+        case effects.RespondOffsetFetch(_, ((_, error, ((_, position),), _),)):
             found = None if position.offset == INVALID_OFFSET else position.offset
         case _:
             raise AssertionError(f"no client of a group is sent {body}")

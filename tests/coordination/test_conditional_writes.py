@@ -36,6 +36,7 @@ def test_c1_zookeeper_refuses_a_zombie_controllers_write_where_it_is_fenced(
         async with participant(connect, 2) as two:
             async with participant(connect, 1) as one:
                 await one.becomes_controller()
+                await two.receives(ControllerChanged, lambda e: e.controller_id == 1)
                 await created_topic(one)
                 known = await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
                 term = one.coordination._term
@@ -59,6 +60,7 @@ def test_c1_a_deposed_controllers_own_driver_refuses_its_writes(connect: str) ->
     async def play() -> None:
         async with participant(connect, 1) as one, participant(connect, 2) as two:
             await one.becomes_controller()
+            await two.receives(ControllerChanged, lambda e: e.controller_id == 1)
             await created_topic(one)
             assert await asyncio.to_thread(expire_broker, connect, 1) == (
                 "/brokers/ids/1",

@@ -192,6 +192,7 @@ def test_a_new_controller_loads_what_is_there(join: Join) -> None:
                 await one.becomes_controller()
                 await created_topic(one)
                 first = await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
+                await two.receives(ControllerChanged, lambda e: e.controller_id == 1)
             await two.receives(ControllerChanged, lambda e: e.controller_id is None)
             two.ask(LoadCluster(7))  # not its epoch: no answer
             loaded = await two.becomes_controller()

@@ -76,14 +76,28 @@ def _answers(done: tuple[Effect, ...]) -> list[Effect]:
     return did(done, effects.RespondOffsetCommit)
 
 
-def _position(one: Broker, group: str = "g") -> effects.RespondOffsetFetch:
-    [answer] = did(step(one, events.OffsetFetchRequested(9, group, (T,)), NOW))
+def _position(
+    one: Broker, group: str = "g", partitions: tuple[TopicPartition, ...] | None = (T,)
+) -> effects.FetchedOffsets:
+    asked = events.OffsetFetchRequested(9, (events.WantedOffsets(group, partitions),))
+    [answer] = did(step(one, asked, NOW))
     assert isinstance(answer, effects.RespondOffsetFetch)
-    return answer
+    [found] = answer.groups
+    return found
 
 
-def _found(offset: int) -> effects.RespondOffsetFetch:
-    return effects.RespondOffsetFetch(9, Error.NONE, ((T, OffsetAndMetadata(offset)),))
+def _found(offset: int, error: Error = Error.NONE, group: str = "g") -> effects.FetchedOffsets:
+    return effects.FetchedOffsets(group, error, ((T, OffsetAndMetadata(offset)),))
+
+
+def _coordinator_is(
+    name: str, coordinator: int, error: Error = Error.NONE
+) -> effects.RespondFindCoordinator:
+    return effects.RespondFindCoordinator(5, (effects.FoundCoordinator(name, error, coordinator),))
+
+
+def _unknown(name: str) -> effects.RespondFindCoordinator:
+    return _coordinator_is(name, -1, Error.COORDINATOR_NOT_AVAILABLE)
 
 
 # As a JVM gives them: Math.abs(group.hashCode()) % 50.
@@ -94,10 +108,10 @@ def test_g1_a_group_belongs_to_the_partition_of_its_hash(group: str, partition: 
 
 def test_g1_the_coordinator_leads_the_groups_partition() -> None:
     one = _coordinator()
-    asked = events.FindCoordinatorRequested(5, "g")
-    assert did(step(one, asked, NOW)) == [effects.RespondFindCoordinator(5, Error.NONE, A)]
+    asked = events.FindCoordinatorRequested(5, ("g",))
+    assert did(step(one, asked, NOW)) == [_coordinator_is("g", A)]
     _lead(one, leader=B, epoch=1)
-    assert did(step(one, asked, NOW)) == [effects.RespondFindCoordinator(5, Error.NONE, B)]
+    assert did(step(one, asked, NOW)) == [_coordinator_is("g", B)]
 
 
 def _notified_of(
@@ -120,15 +134,14 @@ def _notified_of(
 def test_a2_a_group_has_no_coordinator_before_its_own_partition_is_reported() -> None:
     """7 of 50 are known, and the group belongs to number 12."""
     one = broker("2.1", None)
-    asked = events.FindCoordinatorRequested(5, "my-group")
-    unknown = effects.RespondFindCoordinator(5, Error.COORDINATOR_NOT_AVAILABLE, -1)
+    asked = events.FindCoordinatorRequested(5, ("my-group",))
     _notified_of(one, range(7))
-    assert did(step(one, asked, NOW)) == [unknown]
+    assert did(step(one, asked, NOW)) == [_unknown("my-group")]
     refused = effects.RespondOffsetCommit(7, ((T, Error.NOT_COORDINATOR),))
     assert did(step(one, _commit(3, "my-group"), NOW)) == [refused]
     assert _position(one, "my-group").error is Error.NOT_COORDINATOR
     _notified_of(one, range(7, 50))
-    assert did(step(one, asked, NOW)) == [effects.RespondFindCoordinator(5, Error.NONE, A)]
+    assert did(step(one, asked, NOW)) == [_coordinator_is("my-group", A)]
     [appended] = did(step(one, _commit(3, "my-group"), NOW), effects.AppendToLog)
     assert isinstance(appended, effects.AppendToLog)
     assert appended.partition == TopicPartition(OFFSETS_TOPIC, 12)
@@ -137,8 +150,8 @@ def test_a2_a_group_has_no_coordinator_before_its_own_partition_is_reported() ->
 def test_a2_nobody_coordinates_while_the_number_of_partitions_is_not_known() -> None:
     one = broker("2.1", None)
     _notified_of(one, range(7), offsets_partitions=0)
-    [answer] = did(step(one, events.FindCoordinatorRequested(5, "g"), NOW))
-    assert answer == effects.RespondFindCoordinator(5, Error.COORDINATOR_NOT_AVAILABLE, -1)
+    [answer] = did(step(one, events.FindCoordinatorRequested(5, ("g",)), NOW))
+    assert answer == _unknown("g")
     [refused] = _answers(step(one, _commit(3), NOW))
     assert refused == effects.RespondOffsetCommit(7, ((T, Error.NOT_COORDINATOR),))
 
@@ -154,7 +167,7 @@ def test_a2_clients_may_not_produce_into_an_internal_topic() -> None:
 
 def test_a9_before_kip_115_the_topic_is_made_with_the_brokers_that_there_are() -> None:
     """Two brokers, three replicas wanted: made with two before 0.11, not at all from then on."""
-    asked = events.FindCoordinatorRequested(5, "g")
+    asked = events.FindCoordinatorRequested(5, ("g",))
     for generation, replicas in (("0.8", 2), ("0.10", 2), ("0.11", None), ("4.0", None)):
         one = broker(generation, None)
         step(one, events.UpdateMetadataRequested(1, C, 1, (), LIVE[:2]), NOW)
@@ -166,12 +179,12 @@ def test_a9_before_kip_115_the_topic_is_made_with_the_brokers_that_there_are() -
 def test_g1_the_first_who_asks_has_the_topic_made() -> None:
     one = broker("2.1", None)
     step(one, events.UpdateMetadataRequested(1, C, 1, (), LIVE), NOW)
-    created, answer = did(step(one, events.FindCoordinatorRequested(5, "g"), NOW))
+    created, answer = did(step(one, events.FindCoordinatorRequested(5, ("g",)), NOW))
     assert isinstance(created, effects.Coordinate)
     assert isinstance(created.request, CreateTopic)
     assert created.request.topic == OFFSETS_TOPIC
     assert len(created.request.configuration.assignment) == 50
-    assert answer == effects.RespondFindCoordinator(5, Error.COORDINATOR_NOT_AVAILABLE, -1)
+    assert answer == _unknown("g")
 
 
 def test_g3_a_commit_is_acknowledged_when_all_of_the_isr_have_it() -> None:
@@ -182,7 +195,7 @@ def test_g3_a_commit_is_acknowledged_when_all_of_the_isr_have_it() -> None:
     assert _position(one) == _found(-1)  # nor is it known before
     assert _answers(_replicate(one, 1)) == [effects.RespondOffsetCommit(7, ((T, Error.NONE),))]
     assert _position(one) == _found(3)
-    assert _position(one, "h") == _found(-1)
+    assert _position(one, "h") == _found(-1, group="h")
 
 
 def test_g3_with_required_acks_of_one_it_is_acknowledged_when_it_is_appended() -> None:
@@ -203,7 +216,7 @@ def test_g3_all_positions_of_a_group_are_reported_where_no_partition_is_named() 
     one = _coordinator(offsets_commit_required_acks=1)
     step(one, _commit(3), NOW)
     step(one, _commit(4, "h"), NOW)
-    assert did(step(one, events.OffsetFetchRequested(9, "g", None), NOW)) == [_found(3)]
+    assert _position(one, partitions=None) == _found(3)
 
 
 @pytest.mark.parametrize(
@@ -237,9 +250,7 @@ def test_g3_who_leads_no_longer_refuses_what_waits_and_what_comes() -> None:
     refused = effects.RespondOffsetCommit(7, ((T, Error.NOT_COORDINATOR),))
     assert _answers(_lead(one, leader=B, epoch=1)) == [refused]
     assert _answers(step(one, _commit(3), NOW)) == [refused]
-    assert _position(one) == effects.RespondOffsetFetch(
-        9, Error.NOT_COORDINATOR, ((T, OffsetAndMetadata(-1)),)
-    )
+    assert _position(one) == _found(-1, Error.NOT_COORDINATOR)
 
 
 def test_g3_who_leads_anew_reads_all_of_its_log() -> None:
@@ -298,7 +309,7 @@ def test_g3_a_group_without_a_name_may_commit_as_kafka_lets_it() -> None:
     assert _answers(done + _replicate(one, 1)) == [
         effects.RespondOffsetCommit(7, ((T, Error.NONE),))
     ]
-    assert _position(one, "") == _found(3)
+    assert _position(one, "") == _found(3, group="")
 
 
 @pytest.mark.parametrize(("group", "topic"), [("g" * 32_768, "t"), ("g", "t" * 32_768)])

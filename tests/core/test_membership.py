@@ -379,8 +379,8 @@ def test_g2_the_last_member_leaves_a_group_that_is_empty_and_has_its_commits() -
     assert here.commit("x", 1) is Error.NONE
     here.leave("x")
     assert (here.group.state, here.group.generation_id) == (GroupState.EMPTY, 2)
-    done = here.do(events.OffsetFetchRequested(7, "g", None))
-    assert one(done, effects.RespondOffsetFetch).results == ((T, OffsetAndMetadata(5)),)
+    done = here.do(events.OffsetFetchRequested(7, (events.WantedOffsets("g", None),)))
+    assert one(done, effects.RespondOffsetFetch).groups[0].results == ((T, OffsetAndMetadata(5)),)
     assert one(here.join(new="z"), effects.RespondJoinGroup).generation_id == 3
 
 
@@ -517,8 +517,8 @@ def test_g2_a_group_is_deleted_with_its_commits_when_nobody_is_in_it() -> None:
     here.leave("x")
     assert delete("g") == {"g": Error.NONE}
     assert delete("g") == {"g": Error.GROUP_ID_NOT_FOUND}
-    done = here.do(events.OffsetFetchRequested(7, "g", None))
-    assert one(done, effects.RespondOffsetFetch).results == ()
+    done = here.do(events.OffsetFetchRequested(7, (events.WantedOffsets("g", None),)))
+    assert one(done, effects.RespondOffsetFetch).groups[0].results == ()
 
 
 def test_c5_positions_in_a_deleted_topic_go_and_with_the_last_of_them_an_empty_group() -> None:

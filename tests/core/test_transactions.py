@@ -619,9 +619,11 @@ def _commit_offset(one: Coordinator, offset: int, *, transactional: bool) -> Err
 
 def _committed(one: Coordinator, *, is_stable: bool = False) -> tuple[int, bool]:
     """The group's offset, and whether it is said to be decided yet."""
-    one.do(events.OffsetFetchRequested(one.number(), "g", (T,), is_stable))
+    wanted = (events.WantedOffsets("g", (T,)),)
+    one.do(events.OffsetFetchRequested(one.number(), wanted, is_stable))
     [answer] = one.found(effects.RespondOffsetFetch)
-    return answer.results[0][1].offset, T not in answer.unstable
+    [of_group] = answer.groups
+    return of_group.results[0][1].offset, T not in of_group.unstable
 
 
 @pytest.mark.parametrize(("commit", "offset"), [(True, 9), (False, 4)])

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka_tools import COMMANDS, Command, play
+from tests.kafka_tools import (
+    COMMANDS,
+    OF_CONSUMER_PROTOCOL,
+    READ_BY_CONSUMER_PROTOCOL,
+    Command,
+    play,
+)
 from tests.live.cluster import running
 from tests.proof import proof_but
 
@@ -41,6 +47,8 @@ _OF_GROUPS = (
 
 def _chosen(system: str, *, of_groups: bool) -> list[Command]:
     newer = _NEWER_THAN_2_1 if system == "neaptide:2.1" else ()
+    if system != "neaptide:4.0":  # Kafka 3.9.1 has it in KRaft alone
+        newer = (*newer, OF_CONSUMER_PROTOCOL, READ_BY_CONSUMER_PROTOCOL)
     named = [one for one in COMMANDS if not one.name.startswith(newer)]
     return [one for one in named if one.name.startswith(_OF_GROUPS)] if of_groups else named
 

@@ -25,7 +25,7 @@ def test_one_that_nobody_asks_for_is_an_error() -> None:
     with pytest.raises(NotSimulatedError, match="nobody in a simulation describes"):
         ready().handle(A, events.ListTransactionsRequested(7))
     with pytest.raises(NotSimulatedError, match="where a coordinator is"):
-        ready().handle(A, events.FindCoordinatorRequested(7, "g"))
+        ready().handle(A, events.FindCoordinatorRequested(7, ("g",)))
 
 
 def test_the_service_takes_each_request_or_refuses_it() -> None:

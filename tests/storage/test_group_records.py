@@ -63,7 +63,7 @@ def test_g3_a_record_without_value_deletes_a_position() -> None:
     assert decode(*encode(committed, NOW_MS, NEW)) == committed
 
 
-@pytest.mark.parametrize("key", [None, b"\x00\x03\x00\x01g"], ids=["no key", "of a newer kind"])
+@pytest.mark.parametrize("key", [None, b"\x00\x10\x00\x01g"], ids=["no key", "of a newer kind"])
 def test_g3_other_records_say_nothing_of_groups(key: bytes | None) -> None:
     assert decode(key, b"anything") is None
 

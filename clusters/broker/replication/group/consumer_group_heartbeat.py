@@ -215,7 +215,8 @@ def _member_of(change: _Change, event: ConsumerGroupHeartbeatRequested) -> Consu
 
 def _check_epoch(member: ConsumerGroupMember, epoch: int, owned: Partitions | None) -> None:
     """The answer that named the epoch of now may be lost: then a member comes with the one before,
-    and has nothing that it may not have."""
+    and has nothing that it may not have. Who was fenced cannot come back before its session is
+    over, as in Kafka up to the fix of KAFKA-19233."""
     is_retry = (
         epoch < member.member_epoch
         and epoch == member.previous_member_epoch

@@ -8,7 +8,7 @@ Source: Kafka's GroupCoordinator (G1, G3).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller import topic_creation
@@ -31,6 +31,8 @@ from neaptide.clusters.broker.replication.group.group_metadata_manager import (
     forget_pending,
 )
 from neaptide.clusters.broker.replication.interface.effects import (
+    FetchedOffsets,
+    FoundCoordinator,
     RespondFindCoordinator,
     RespondOffsetFetch,
     RespondTxnOffsetCommit,
@@ -40,6 +42,7 @@ from neaptide.clusters.broker.replication.interface.events import (
     OffsetCommitRequested,
     OffsetFetchRequested,
     TxnOffsetCommitRequested,
+    WantedOffsets,
 )
 from neaptide.clusters.broker.replication.leader import purgatory
 from neaptide.clusters.broker.replication.leader.produce import DelayedRecord
@@ -71,22 +74,23 @@ def coordinator_of(metadata: MetadataCache, name: str, topic: str = OFFSETS_TOPI
 
 def on_find_coordinator(broker: Broker, event: FindCoordinatorRequested, now_ms: int) -> None:
     """The first who asks has the topic made; nobody coordinates before it is there."""
-    others = tuple(_found(broker, event, name) for name in event.others)
-    broker.do(replace(_found(broker, event, event.group), others=others))
-
-
-def _found(broker: Broker, event: FindCoordinatorRequested, name: str) -> RespondFindCoordinator:
     topic = TRANSACTIONS_TOPIC if event.is_transaction else OFFSETS_TOPIC
     if event.is_transaction and broker.rules.idempotence is None:
-        broker.note(f"FindCoordinator of {name!r}: there are no transactions here")
-        return RespondFindCoordinator(event.request, Error.INVALID_REQUEST, NO_COORDINATOR)
-    coordinator = coordinator_of(broker.metadata, name, topic)
-    if coordinator is not None and coordinator in broker.metadata.brokers:
-        return RespondFindCoordinator(event.request, Error.NONE, coordinator)
-    if topic not in broker.metadata.topics:
-        topic_creation.create_internal_topic(broker, topic)
-    unknown = Error.COORDINATOR_NOT_AVAILABLE
-    return RespondFindCoordinator(event.request, unknown, NO_COORDINATOR)
+        broker.note(f"FindCoordinator of {event.names!r}: there are no transactions here")
+        error = Error.INVALID_REQUEST
+        found = tuple(FoundCoordinator(name, error, NO_COORDINATOR) for name in event.names)
+    else:
+        found = tuple(_found(broker.metadata, name, topic) for name in event.names)
+        if event.names and topic not in broker.metadata.topics:
+            topic_creation.create_internal_topic(broker, topic)
+    broker.do(RespondFindCoordinator(event.request, found))
+
+
+def _found(metadata: MetadataCache, name: str, topic: str) -> FoundCoordinator:
+    coordinator = coordinator_of(metadata, name, topic)
+    if coordinator is not None and coordinator in metadata.brokers:
+        return FoundCoordinator(name, Error.NONE, coordinator)
+    return FoundCoordinator(name, Error.COORDINATOR_NOT_AVAILABLE, NO_COORDINATOR)
 
 
 @rule
@@ -155,23 +159,23 @@ class DelayedCommit(DelayedRecord):
 
 
 def on_offset_fetch(broker: Broker, event: OffsetFetchRequested, now_ms: int) -> None:
-    others = tuple(_fetched(broker, one) for one in event.others)
-    broker.do(replace(_fetched(broker, event), others=others))
+    fetched = (_fetched(broker, one, is_stable=event.is_stable) for one in event.groups)
+    broker.do(RespondOffsetFetch(event.request, tuple(fetched)))
 
 
-def _fetched(broker: Broker, event: OffsetFetchRequested) -> RespondOffsetFetch:
-    topic_partition, error = coordinated(broker, event.group)
-    group = broker.consumer_groups.get(event.group)
-    is_of_member = event.member_id or event.member_epoch >= 0
+def _fetched(broker: Broker, asked: WantedOffsets, *, is_stable: bool) -> FetchedOffsets:
+    topic_partition, error = coordinated(broker, asked.group)
+    group = broker.consumer_groups.get(asked.group)
+    is_of_member = asked.member_id or asked.member_epoch >= 0
     if error is Error.NONE and group is not None and is_of_member:
-        error = epoch_error(group, event.member_id, event.member_epoch)
+        error = epoch_error(group, asked.member_id, asked.member_epoch)
     known = broker.committed_offsets[topic_partition] if error is Error.NONE else {}
-    wanted = event.partitions
+    wanted = asked.partitions
     if wanted is None:
-        wanted = tuple(sorted(tp for group, tp in known if group == event.group))
+        wanted = tuple(sorted(tp for name, tp in known if name == asked.group))
     none = OffsetAndMetadata(INVALID_OFFSET)
-    pending = broker.pending_offsets.get(topic_partition, {}) if event.is_stable else {}
+    pending = broker.pending_offsets.get(topic_partition, {}) if is_stable else {}
     decided_later = {(one.group, one.partition) for of in pending.values() for one in of}
-    unstable = tuple(tp for tp in wanted if (event.group, tp) in decided_later)
-    results = tuple((tp, known.get((event.group, tp), none)) for tp in wanted)
-    return RespondOffsetFetch(event.request, error, results, unstable)
+    unstable = tuple(tp for tp in wanted if (asked.group, tp) in decided_later)
+    results = tuple((tp, known.get((asked.group, tp), none)) for tp in wanted)
+    return FetchedOffsets(asked.group, error, results, unstable)

@@ -229,14 +229,18 @@ class RespondDescribeProducers:
     results: tuple[tuple[TopicPartition, Error, tuple[ActiveProducer, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RespondFindCoordinator:
-    """`coordinator` is -1 where there is an error. `others`: the answers to more names."""
+class FoundCoordinator(NamedTuple):
+    """Of a group or a transactional id; `coordinator` is -1 where there is an error."""
 
-    request: int
+    name: str
     error: Error
     coordinator: int
-    others: tuple[RespondFindCoordinator, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RespondFindCoordinator:
+    request: int
+    found: tuple[FoundCoordinator, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,18 +249,19 @@ class RespondOffsetCommit:
     results: tuple[tuple[TopicPartition, Error], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RespondOffsetFetch:
-    """A partition for which the group has committed nothing has the offset -1, and no error.
+class FetchedOffsets(NamedTuple):
+    """A partition for which the group has committed nothing has the offset -1, and no error."""
 
-    `others`: the answers about more groups.
-    """
-
-    request: int
+    group: str
     error: Error
     results: tuple[tuple[TopicPartition, OffsetAndMetadata], ...]
     unstable: tuple[TopicPartition, ...] = ()  # of these a transaction decides (KIP-447)
-    others: tuple[RespondOffsetFetch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RespondOffsetFetch:
+    request: int
+    groups: tuple[FetchedOffsets, ...]
 
 
 class DeletedRecords(NamedTuple):

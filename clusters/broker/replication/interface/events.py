@@ -159,15 +159,11 @@ class WriteTxnMarkersRequested:
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorRequested:
-    """Who coordinates a group, or the transactions of a transactional id, of this name?
-
-    `others`: more names, which a request may have from v4 on.
-    """
+    """Who coordinates groups, or the transactions of transactional ids, of these names?"""
 
     request: int
-    group: str
+    names: tuple[str, ...]
     is_transaction: bool = False
-    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,22 +199,25 @@ class TxnOffsetCommitRequested:
     group_instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetFetchRequested:
+class WantedOffsets(NamedTuple):
     """Where does a group go on? `partitions` None: in all for which it has committed.
 
-    `is_stable`: offsets that a transaction is about to replace are not wanted (KIP-447).
-    `member_epoch`: of a member of the consumer protocol; -1: whoever asks is none. `others`: from
-    v8 on a request may name several groups; the answer to each is one of its own.
+    `member_epoch`: of a member of the consumer protocol; -1: whoever asks is none.
     """
 
-    request: int
     group: str
     partitions: tuple[TopicPartition, ...] | None
-    is_stable: bool = False
     member_id: str = ""
     member_epoch: int = -1
-    others: tuple[OffsetFetchRequested, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchRequested:
+    """`is_stable`: offsets that a transaction is about to replace are not wanted (KIP-447)."""
+
+    request: int
+    groups: tuple[WantedOffsets, ...]
+    is_stable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

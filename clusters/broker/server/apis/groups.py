@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 from kio.schema.types import BrokerId
@@ -35,13 +34,10 @@ METADATA_MAX_BYTES: Final = 4_096  # offset.metadata.max.bytes
 def decode_find_coordinator(
     request: PendingRequest, entity: Any, context: ApiContext
 ) -> events.FindCoordinatorRequested:
-    """From v4 on it may name several. Raises ValueError: it names none."""
     is_transaction = bool(getattr(entity, "key_type", 0))
-    if request.header.version < _SEVERAL_COORDINATORS:
-        return events.FindCoordinatorRequested(request.id, str(entity.key), is_transaction)
-    request.names.extend(map(str, entity.coordinator_keys))
-    name, *others = request.names
-    return events.FindCoordinatorRequested(request.id, name, is_transaction, tuple(others))
+    has_several = request.header.version >= _SEVERAL_COORDINATORS
+    names = entity.coordinator_keys if has_several else (entity.key,)
+    return events.FindCoordinatorRequested(request.id, tuple(map(str, names)), is_transaction)
 
 
 def encode_find_coordinator(
@@ -50,27 +46,28 @@ def encode_find_coordinator(
     version = request.header.version
     whole = response_class(Api.FIND_COORDINATOR, version)
     if version < _SEVERAL_COORDINATORS:
-        return SendResponse(
-            make(whole, throttle_time=NO_THROTTLE, **_found(request, effect, context))
-        )
+        [one] = effect.found
+        found = make(whole, throttle_time=NO_THROTTLE, **_found(request, one, context))
+        return SendResponse(found)
     each = in_response(Api.FIND_COORDINATOR, version, "Coordinator")
-    found = zip(request.names, (effect, *effect.others), strict=True)
-    coordinators = tuple(each(key=key, **_found(request, one, context)) for key, one in found)
+    coordinators = tuple(
+        each(key=one.name, **_found(request, one, context)) for one in effect.found
+    )
     return SendResponse(whole(throttle_time=NO_THROTTLE, coordinators=coordinators))
 
 
 def _found(
-    request: PendingRequest, effect: effects.RespondFindCoordinator, context: ApiContext
+    request: PendingRequest, one: effects.FoundCoordinator, context: ApiContext
 ) -> dict[str, Any]:
     host, port = "", -1
-    registration = context.metadata().brokers.get(effect.coordinator)
+    registration = context.metadata().brokers.get(one.coordinator)
     for endpoint in registration.endpoints if registration else ():
         if endpoint.listener == request.connection.listener:
             host, port = endpoint.host, endpoint.port
     return {
-        "error_code": code(effect.error),
+        "error_code": code(one.error),
         "error_message": None,
-        "node_id": BrokerId(effect.coordinator),
+        "node_id": BrokerId(one.coordinator),
         "host": host,
         "port": i32(port),
     }
@@ -79,8 +76,8 @@ def _found(
 def find_coordinator_error(
     event: events.FindCoordinatorRequested, error: Error
 ) -> effects.RespondFindCoordinator:
-    each = [effects.RespondFindCoordinator(event.request, error, -1) for _ in event.others]
-    return effects.RespondFindCoordinator(event.request, error, -1, tuple(each))
+    failed = tuple(effects.FoundCoordinator(name, error, -1) for name in event.names)
+    return effects.RespondFindCoordinator(event.request, failed)
 
 
 # --- OffsetCommit ---------------------------------------------------------------------------------
@@ -170,18 +167,13 @@ def offset_commit_error(
 def decode_offset_fetch(
     request: PendingRequest, entity: Any, context: ApiContext
 ) -> events.OffsetFetchRequested:
-    """Raises ValueError: it names no group."""
+    has_several = request.header.version >= _SEVERAL_GROUPS
+    groups = entity.groups if has_several else (entity,)
     is_stable = bool(getattr(entity, "require_stable", False))
-    if request.header.version < _SEVERAL_GROUPS:
-        return _wanted(request, entity, is_stable=is_stable)
-    request.names.extend(str(one.group_id) for one in entity.groups)
-    first, *others = (_wanted(request, one, is_stable=is_stable) for one in entity.groups)
-    return replace(first, others=tuple(others))
+    return events.OffsetFetchRequested(request.id, tuple(map(_wanted, groups)), is_stable)
 
 
-def _wanted(
-    request: PendingRequest, entity: Any, *, is_stable: bool
-) -> events.OffsetFetchRequested:
+def _wanted(entity: Any) -> events.WantedOffsets:
     """Of one group. Members of the consumer protocol say who they are from v9 on."""
     partitions = None
     if entity.topics is not None:
@@ -191,11 +183,9 @@ def _wanted(
             for partition in topic.partition_indexes
         )
         partitions = tuple(dict.fromkeys(named))
-    return events.OffsetFetchRequested(
-        request.id,
+    return events.WantedOffsets(
         str(entity.group_id),
         partitions,
-        is_stable,
         str(getattr(entity, "member_id", None) or ""),
         int(getattr(entity, "member_epoch", -1)),
     )
@@ -208,18 +198,17 @@ def encode_offset_fetch(
     version = request.header.version
     whole = response_class(Api.OFFSET_FETCH, version)
     if version < _SEVERAL_GROUPS:
-        return SendResponse(
-            make(whole, throttle_time=NO_THROTTLE, **_offsets(version, effect, ending=""))
-        )
-    group_class = in_response(Api.OFFSET_FETCH, version, "OffsetFetchResponseGroup")
-    found = zip(request.names, (effect, *effect.others), strict=True)
+        [one] = effect.groups
+        offsets = _offsets(version, one, ending="")
+        return SendResponse(make(whole, throttle_time=NO_THROTTLE, **offsets))
+    each = in_response(Api.OFFSET_FETCH, version, "OffsetFetchResponseGroup")
     groups = tuple(
-        group_class(group_id=name, **_offsets(version, one, ending="s")) for name, one in found
+        each(group_id=one.group, **_offsets(version, one, ending="s")) for one in effect.groups
     )
     return SendResponse(whole(throttle_time=NO_THROTTLE, groups=groups))
 
 
-def _offsets(version: int, effect: effects.RespondOffsetFetch, *, ending: str) -> dict[str, Any]:
+def _offsets(version: int, group: effects.FetchedOffsets, *, ending: str) -> dict[str, Any]:
     """`ending`: of the names of what is nested."""
     name_of_one = f"OffsetFetchResponsePartition{ending}"
     partition_class = in_response(Api.OFFSET_FETCH, version, name_of_one)
@@ -227,7 +216,7 @@ def _offsets(version: int, effect: effects.RespondOffsetFetch, *, ending: str) -
 
     def partition(result: tuple[TopicPartition, OffsetAndMetadata]) -> Any:
         place, known = result
-        is_unstable = place in effect.unstable
+        is_unstable = place in group.unstable
         if is_unstable:
             known = OffsetAndMetadata(-1)
         return make(
@@ -236,13 +225,13 @@ def _offsets(version: int, effect: effects.RespondOffsetFetch, *, ending: str) -
             committed_offset=i64(known.offset),
             committed_leader_epoch=i32(known.leader_epoch),
             metadata=known.metadata,
-            error_code=code(Error.UNSTABLE_OFFSET_COMMIT if is_unstable else effect.error),
+            error_code=code(Error.UNSTABLE_OFFSET_COMMIT if is_unstable else group.error),
         )
 
     return {
-        "error_code": code(effect.error),
+        "error_code": code(group.error),
         "topics": by_topic(
-            effect.results,
+            group.results,
             lambda name, partitions: topic_class(name=name, partitions=partitions),
             partition,
             lambda result: result[0],
@@ -253,6 +242,8 @@ def _offsets(version: int, effect: effects.RespondOffsetFetch, *, ending: str) -
 def offset_fetch_error(
     event: events.OffsetFetchRequested, error: Error
 ) -> effects.RespondOffsetFetch:
-    asked = tuple((one, OffsetAndMetadata(-1)) for one in event.partitions or ())
-    others = tuple(offset_fetch_error(one, error) for one in event.others)
-    return effects.RespondOffsetFetch(event.request, error, asked, others=others)
+    failed = []
+    for group, partitions, *_ in event.groups:
+        asked = tuple((one, OffsetAndMetadata(-1)) for one in partitions or ())
+        failed.append(effects.FetchedOffsets(group, error, asked))
+    return effects.RespondOffsetFetch(event.request, tuple(failed))

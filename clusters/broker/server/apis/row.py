@@ -55,8 +55,6 @@ class PendingRequest:
     append_times: dict[TopicPartition, int] = field(default_factory=dict)
     # What of an OffsetCommit request was refused before it came to the core.
     refused: dict[TopicPartition, Error] = field(default_factory=dict)
-    # Of groups, or of transactional ids, in the order in which its response has their answers.
-    names: list[str] = field(default_factory=list)
     fetch: FetchSlot = field(default_factory=FetchSlot)
     # By which ids it names topics, where its response must do so too.
     topic_ids: dict[str, UUID] = field(default_factory=dict)
