@@ -136,7 +136,7 @@ _GROUP_OPTIONS: Final = {
     "assignor": Option(
         "range", "how partitions are shared", ("range", "roundrobin", "cooperative")
     ),
-    "protocol": Option("classic", "`consumer` is KIP-848's, of 4.0", ("classic", "consumer")),
+    "protocol": Option("classic", "`consumer` is KIP-848's, from 4.0 on", ("classic", "consumer")),
     "work_ms": Option(20, "what it takes to process what a poll returned of a partition"),
     "reset": Option(
         "earliest", "where a group without a position begins: `auto.offset.reset`", BEGINNINGS

@@ -1,4 +1,4 @@
-"""G2, the consumer protocol (KIP-848): the coordinator assigns; each rule beside what it leaves."""
+"""G6, the consumer protocol (KIP-848): the coordinator assigns; each rule beside what it leaves."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Coordinator:
 # --- members come, and share ----------------------------------------------------------------------
 
 
-def test_g2_a_member_that_joins_alone_gets_all() -> None:
+def test_g6_a_member_that_joins_alone_gets_all() -> None:
     here = Coordinator()
     answer = here.join("x")
     assert (answer.error, answer.member_id, answer.member_epoch) == (Error.NONE, "x", 1)
@@ -130,7 +130,7 @@ def test_g2_a_member_that_joins_alone_gets_all() -> None:
     assert here.group.state is ConsumerGroupState.STABLE
 
 
-def test_g2_what_another_has_still_a_new_member_does_not_get() -> None:
+def test_g6_what_another_has_still_a_new_member_does_not_get() -> None:
     here = Coordinator()
     here.join("x")
     answer = here.join("y")
@@ -147,7 +147,7 @@ def test_g2_what_another_has_still_a_new_member_does_not_get() -> None:
     assert here.group.state is ConsumerGroupState.STABLE
 
 
-def test_g2_a_member_that_leaves_gives_its_partitions_to_who_is_left() -> None:
+def test_g6_a_member_that_leaves_gives_its_partitions_to_who_is_left() -> None:
     here = Coordinator()
     here.join("x")
     here.join("y")
@@ -157,7 +157,7 @@ def test_g2_a_member_that_leaves_gives_its_partitions_to_who_is_left() -> None:
     assert here.beat("x", 1).error is Error.UNKNOWN_MEMBER_ID
 
 
-def test_g2_who_is_silent_for_its_session_is_no_member_any_more() -> None:
+def test_g6_who_is_silent_for_its_session_is_no_member_any_more() -> None:
     here = Coordinator()
     done = here.ask("x", 0, rebalance_timeout_ms=30_000, topic_names=("t",), owned=NOBODY)
     assert effects.SetTimer(events.MemberExpiration("g", "x"), 45_000) in done
@@ -166,7 +166,7 @@ def test_g2_who_is_silent_for_its_session_is_no_member_any_more() -> None:
     assert here.beat("x", 1).error is Error.UNKNOWN_MEMBER_ID
 
 
-def test_g2_who_does_not_give_up_in_time_is_no_member_any_more() -> None:
+def test_g6_who_does_not_give_up_in_time_is_no_member_any_more() -> None:
     here = Coordinator()
     here.join("x")
     here.join("y")
@@ -178,7 +178,7 @@ def test_g2_who_does_not_give_up_in_time_is_no_member_any_more() -> None:
     assert list(here.group.members) == ["y"]
 
 
-def test_g2_a_topic_that_comes_or_grows_begins_another_epoch() -> None:
+def test_g6_a_topic_that_comes_or_grows_begins_another_epoch() -> None:
     here = Coordinator()
     here.join("x", topic_names=("t", "u"))
     assert here.beat("x", 1).member_epoch == 1
@@ -189,7 +189,7 @@ def test_g2_a_topic_that_comes_or_grows_begins_another_epoch() -> None:
     assert here.beat("x", 2).assigned == parts(0, 1, 2, 3) | parts(0, 1, topic="u")
 
 
-def test_g2_a_pattern_reads_what_matches_it_as_a_whole() -> None:
+def test_g6_a_pattern_reads_what_matches_it_as_a_whole() -> None:
     here = Coordinator()
     here.topics(u=1)
     answer = here.join("x", topic_names=None, topic_regex="[a-u]")
@@ -199,7 +199,7 @@ def test_g2_a_pattern_reads_what_matches_it_as_a_whole() -> None:
     assert here.join("y", topic_names=None, topic_regex="(a+)+$").error is Error.NONE
 
 
-def test_g2_what_most_members_prefer_assigns() -> None:
+def test_g6_what_most_members_prefer_assigns() -> None:
     here = Coordinator()
     here.topics(t=5)
     assert here.join("x", server_assignor="range").assigned == parts(0, 1, 2, 3, 4)
@@ -212,7 +212,7 @@ def test_g2_what_most_members_prefer_assigns() -> None:
 # --- who may speak for a member -------------------------------------------------------------------
 
 
-def test_g2_an_answer_that_is_lost_may_be_asked_for_again() -> None:
+def test_g6_an_answer_that_is_lost_may_be_asked_for_again() -> None:
     here = Coordinator()
     here.join("x")
     again = here.join("x")
@@ -224,7 +224,7 @@ def test_g2_an_answer_that_is_lost_may_be_asked_for_again() -> None:
     [(3, NOBODY), (0, NOBODY), (1, parts(2)), (1, None)],
     ids=["greater", "older", "owns what it may not", "does not say"],
 )
-def test_g2_another_epoch_is_fenced(epoch: int, owned: Partitions | None) -> None:
+def test_g6_another_epoch_is_fenced(epoch: int, owned: Partitions | None) -> None:
     here = Coordinator()
     here.join("x")
     here.join("y")
@@ -236,7 +236,7 @@ def test_g2_another_epoch_is_fenced(epoch: int, owned: Partitions | None) -> Non
     assert here.beat("x", epoch, owned=owned, **given).error is Error.FENCED_MEMBER_EPOCH
 
 
-def test_g2_who_was_fenced_comes_back_when_its_session_is_over() -> None:
+def test_g6_who_was_fenced_comes_back_when_its_session_is_over() -> None:
     """As Kafka 4.0; from the fix of KAFKA-19233 on it may at once."""
     here = Coordinator()
     here.join("x")
@@ -249,7 +249,7 @@ def test_g2_who_was_fenced_comes_back_when_its_session_is_over() -> None:
     assert here.join("x").error is Error.NONE
 
 
-def test_g2_a_static_member_comes_back_to_what_it_had() -> None:
+def test_g6_a_static_member_comes_back_to_what_it_had() -> None:
     here = Coordinator()
     here.join("x", group_instance_id="i")
     assert here.join("y", group_instance_id="i").error is Error.UNRELEASED_INSTANCE_ID
@@ -276,7 +276,7 @@ WRONG: Mapping[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_g2_what_makes_no_sense_is_refused_and_changes_nothing(case: str) -> None:
+def test_g6_what_makes_no_sense_is_refused_and_changes_nothing(case: str) -> None:
     here = Coordinator()
     sound: dict[str, Any] = {
         "group": "g",
@@ -294,14 +294,14 @@ def test_g2_what_makes_no_sense_is_refused_and_changes_nothing(case: str) -> Non
     assert one(done, effects.RespondConsumerGroupHeartbeat).error is Error.NONE
 
 
-def test_g2_a_group_that_is_full_takes_nobody_else() -> None:
+def test_g6_a_group_that_is_full_takes_nobody_else() -> None:
     here = Coordinator(group_consumer_max_size="1")
     here.join("x")
     assert here.join("y").error is Error.GROUP_MAX_SIZE_REACHED
     assert here.beat("x", 1).error is Error.NONE
 
 
-def test_g2_a_group_that_is_not_there_has_no_members() -> None:
+def test_g6_a_group_that_is_not_there_has_no_members() -> None:
     here = Coordinator()
     assert here.beat("x", 1).error is Error.GROUP_ID_NOT_FOUND
     assert here.beat("x", -1).error is Error.GROUP_ID_NOT_FOUND
@@ -363,7 +363,7 @@ def _classic_join(here: Coordinator, member: str) -> effects.RespondJoinGroup:
     return one(done, effects.RespondJoinGroup)
 
 
-def test_g2_a_group_is_of_one_protocol_while_it_has_members() -> None:
+def test_g6_a_group_is_of_one_protocol_while_it_has_members() -> None:
     here = Coordinator(group_initial_rebalance_delay_ms="0")
     here.join("x")
     assert _classic_join(here, "y").error is Error.INCONSISTENT_GROUP_PROTOCOL
@@ -383,7 +383,7 @@ def test_g2_a_group_is_of_one_protocol_while_it_has_members() -> None:
     assert one(done, effects.RespondOffsetFetch).groups[0].results == ((T, OffsetAndMetadata(5)),)
 
 
-def test_g4_it_is_listed_described_and_deleted_when_nobody_is_in_it() -> None:
+def test_g6_it_is_listed_described_and_deleted_when_nobody_is_in_it() -> None:
     here = Coordinator()
     here.join("x")
     here.commit("x", 1)
@@ -491,7 +491,7 @@ SMALL = st.integers(0, 8)
 
 
 @given(groups())
-def test_g2_each_partition_that_is_read_goes_to_one_who_reads_it(
+def test_g6_each_partition_that_is_read_goes_to_one_who_reads_it(
     case: tuple[dict[str, Subscriber], dict[str, int]],
 ) -> None:
     members, topics = case
@@ -507,7 +507,7 @@ def test_g2_each_partition_that_is_read_goes_to_one_who_reads_it(
 
 
 @given(groups())
-def test_g2_uniform_is_level_and_takes_away_no_more_than_it_must(
+def test_g6_uniform_is_level_and_takes_away_no_more_than_it_must(
     case: tuple[dict[str, Subscriber], dict[str, int]],
 ) -> None:
     members, topics = case
@@ -565,7 +565,7 @@ MOVES = st.lists(
 
 @settings(max_examples=150)
 @given(MOVES, st.integers(1, 6))
-def test_g2_no_two_members_read_a_partition_and_at_rest_all_are_read(
+def test_g6_no_two_members_read_a_partition_and_at_rest_all_are_read(
     moves: list[tuple[str, int]], partitions: int
 ) -> None:
     here = Coordinator(partitions=partitions)

@@ -46,7 +46,7 @@ MEMBER = {
     scope="module",
     params=proof_but(["neaptide:4.0", "kafka:4.0.1", "kafka:4.4.0"], "neaptide:4.0"),
 )
-def cluster(
+def own_or_kafka(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveCluster]:
     directory = tmp_path_factory.mktemp("consumer-protocol")
@@ -71,14 +71,14 @@ Join = Callable[..., Consumer]
 
 
 @pytest.fixture
-def join(cluster: LiveCluster) -> Iterator[Join]:
+def join(own_or_kafka: LiveCluster) -> Iterator[Join]:
     """A member of a group, which leaves with the test."""
     there: list[Consumer] = []
 
     def member(
         group: str, more: Mapping[str, Any] | None = None, topics: tuple[str, ...] = ("t",)
     ) -> Consumer:
-        given = {**cluster.client_settings, "group.id": group, **MEMBER, **(more or {})}
+        given = {**own_or_kafka.client_settings, "group.id": group, **MEMBER, **(more or {})}
         there.append(Consumer(given))
         there[-1].subscribe(list(topics))
         return there[-1]
@@ -110,7 +110,7 @@ def shared(*consumers: Consumer) -> bool:
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-def test_g2_members_share_and_take_over_from_who_leaves(join: Join, assignor: str) -> None:
+def test_g6_members_share_and_take_over_from_who_leaves(join: Join, assignor: str) -> None:
     more = {"group.remote.assignor": assignor}
     x, y, z = (join(f"shared-{assignor}", more) for _ in range(3))
     until(lambda: shared(x, y, z), "all have partitions")
@@ -121,15 +121,15 @@ def test_g2_members_share_and_take_over_from_who_leaves(join: Join, assignor: st
         assert all(of <= owned(one) or len(of) > 2 for one, of in before.items())
 
 
-def test_g2_a_member_that_dies_is_missed_after_its_session(join: Join) -> None:
+def test_g6_a_member_that_dies_is_missed_after_its_session(join: Join) -> None:
     """It is only silent: it polls no more, as a process that hangs."""
     x, y = join("dies"), join("dies", {"max.poll.interval.ms": 6_000})
     until(lambda: shared(x, y), "both have partitions")
     until(lambda: shared(x), "x has all of them")
 
 
-def test_g2_members_and_their_commits_outlive_their_coordinator(
-    cluster: LiveCluster, join: Join
+def test_g6_members_and_their_commits_outlive_their_coordinator(
+    own_or_kafka: LiveCluster, join: Join
 ) -> None:
     x = join("outlives")
     seen: set[int] = set()
@@ -140,11 +140,11 @@ def test_g2_members_and_their_commits_outlive_their_coordinator(
 
     until(has_seen_all, "all records")
     x.commit(asynchronous=False)
-    admin = AdminClient({**cluster.client_settings, "log_level": 0})
+    admin = AdminClient({**own_or_kafka.client_settings, "log_level": 0})
     internal = admin.list_topics(OFFSETS_TOPIC, timeout=DEADLINE_S).topics[OFFSETS_TOPIC]
     at = partition_for("outlives", OFFSETS_PARTITIONS).partition
     coordinator = "ABC"[internal.partitions[at].leader]
-    cluster.kill(coordinator)
+    own_or_kafka.kill(coordinator)
     try:
 
         def committed() -> bool:
@@ -156,7 +156,7 @@ def test_g2_members_and_their_commits_outlive_their_coordinator(
         until(lambda: shared(x, y), "both have partitions")
         assert polled(x, y) == [[], []]  # they go on where the group was
     finally:
-        cluster.restart(coordinator)
+        own_or_kafka.restart(coordinator)
 
 
 def test_kip_345_a_static_member_that_starts_again_keeps_its_partitions(join: Join) -> None:
@@ -170,7 +170,7 @@ def test_kip_345_a_static_member_that_starts_again_keeps_its_partitions(join: Jo
     assert owned(x) | mine == set(range(PARTITIONS))
 
 
-def test_g2_a_pattern_is_matched_by_the_coordinator(join: Join) -> None:
+def test_g6_a_pattern_is_matched_by_the_coordinator(join: Join) -> None:
     x = join("pattern", topics=("^ti.*",))
 
     def is_assigned() -> bool:
@@ -180,8 +180,8 @@ def test_g2_a_pattern_is_matched_by_the_coordinator(join: Join) -> None:
     until(is_assigned, "the one topic that matches")
 
 
-def test_g2_operators_list_describe_and_delete_groups(cluster: LiveCluster, join: Join) -> None:
-    admin = AdminClient({**cluster.client_settings, "log_level": 0})
+def test_g6_operators_see_and_delete_groups(own_or_kafka: LiveCluster, join: Join) -> None:
+    admin = AdminClient({**own_or_kafka.client_settings, "log_level": 0})
     x, y = join("seen"), join("also-seen")
     until(lambda: shared(x) and shared(y), "each has all of them")
     x.commit(offsets=[TopicPartition("t", 0, 3)], asynchronous=False)
@@ -205,7 +205,7 @@ def test_g2_operators_list_describe_and_delete_groups(cluster: LiveCluster, join
     assert "seen" not in {g.group_id for g in admin.list_consumer_groups().result().valid}
 
 
-def test_g2_a_group_changes_its_protocol_when_nobody_is_in_it(join: Join) -> None:
+def test_g6_a_group_changes_its_protocol_when_nobody_is_in_it(join: Join) -> None:
     x = join("changes")
     until(lambda: shared(x), "x has all of them")
     x.commit(offsets=[TopicPartition("t", 0, 3)], asynchronous=False)
