@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from neaptide.clusters.broker.replication import broker as brokers
 from neaptide.clusters.broker.replication.broker import Broker, StoredReplica
@@ -28,6 +28,7 @@ from neaptide.clusters.cluster import STILL
 T = TopicPartition("t", 0)
 A, B, C = 1, 2, 3
 NOW = 1_000_000
+Found = TypeVar("Found")
 LEADER_OF_A = events.FetcherId(B, 0)  # the fetcher of `following`
 
 
@@ -177,6 +178,12 @@ def diverging_answer(
 def offsets_answer(one: Broker, offset: int) -> events.ListOffsetsResponded:
     listed = events.ListedOffset(T, Error.NONE, offset)
     return events.ListOffsetsResponded(LEADER_OF_A, in_flight(one), (listed,))
+
+
+def one(done: tuple[Effect, ...], kind: type[Found]) -> Found:
+    """The one effect of a kind."""
+    [found] = [effect for effect in done if isinstance(effect, kind)]
+    return found
 
 
 def did(done: tuple[Effect, ...], *kinds: type) -> list[Effect]:

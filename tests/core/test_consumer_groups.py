@@ -37,8 +37,7 @@ from neaptide.clusters.broker.replication.model import (
     TopicPartition,
 )
 from neaptide.clusters.broker.replication.step import step
-from tests.core.given import NOW, A, B, C, T, broker
-from tests.core.test_membership import one
+from tests.core.given import NOW, A, B, C, T, broker, one
 
 G = TopicPartition(OFFSETS_TOPIC, 0)
 LIVE = tuple(BrokerRegistration(number, ()) for number in (A, B, C))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -32,14 +32,13 @@ from neaptide.clusters.broker.replication.model import (
     TopicPartition,
 )
 from neaptide.clusters.broker.replication.step import step
-from tests.core.given import NOW, A, B, C, T, broker, did
+from tests.core.given import NOW, A, B, C, T, broker, did, one
 
 G = TopicPartition(OFFSETS_TOPIC, 0)
 LIVE = tuple(BrokerRegistration(number, ()) for number in (A, B, C))
 RANGE = (("range", b"r"),)
 NOTHING: Mapping[str, str] = {}
 BOTH = (("sticky", b"s"), ("range", b"r"))
-Answer = TypeVar("Answer")
 
 
 class Coordinator:
@@ -121,11 +120,6 @@ class Coordinator:
         )
         [(_, error)] = one(done, effects.RespondOffsetCommit).results
         return error
-
-
-def one(done: tuple[Effect, ...], kind: type[Answer]) -> Answer:
-    [found] = [effect for effect in done if isinstance(effect, kind)]
-    return found
 
 
 def stable(
