@@ -1,6 +1,7 @@
 -- states: what the coordination service reported of each partition, from when it was seen until the
 -- next was: who led, who was in the ISR (`isr`: its brokers, each between two blanks), who else was
--- eligible (KIP-966), the same of the state before, and who led last before it (`last_leader`).
+-- eligible (KIP-966), the same of the state before, and who led last before it (`last_leader`), from
+-- `last_led_ns` on.
 --
 -- `follows`: it is the one that came after the state before. Where states have versions (in
 -- ZooKeeper) one may have been missed.
@@ -36,7 +37,10 @@ led AS (
         counted.*,
         first_value(leader) OVER (
             PARTITION BY run, topic, partition, leaders ORDER BY from_ns, operation
-        ) AS led_by
+        ) AS led_by,
+        first_value(from_ns) OVER (
+            PARTITION BY run, topic, partition, leaders ORDER BY from_ns, operation
+        ) AS led_ns
     FROM counted
 ),
 in_time AS (
@@ -47,6 +51,7 @@ in_time AS (
         lead(version) OVER then_next AS next_version,
         lag(leader_epoch) OVER then_next AS previous_leader_epoch,
         lag(led_by) OVER then_next AS last_leader,
+        lag(led_ns) OVER then_next AS last_led_ns,
         lag(isr) OVER then_next AS previous_isr,
         lag(may_lead) OVER then_next AS previous_may_lead,
         lag(replicas) OVER then_next AS previous_replicas,

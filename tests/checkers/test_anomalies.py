@@ -76,6 +76,7 @@ def talking(*messages: tuple[dict[str, Any], ...]) -> Story:
 
 
 SILENT: Found = set()
+KILLED = nemesis('{"kill": {"broker": "B"}}')
 NEVER_LEVEL = {"converged": Converged(False, "broker 2 stayed behind")}
 
 # name -> (history, outcome, anomalies)
@@ -623,6 +624,31 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
     ),
     "the-last-known-leader-is-elected-where-another-might-lead": (
         electing(state(None, epoch=1, eligible=(1,)), state(0, 0, epoch=2)),
+        "anomalous",
+        {("protocol-violation", None, None)},
+    ),
+    "the-last-known-leader-is-elected-and-who-might-lead-was-killed": (
+        electing(KILLED, state(None, epoch=1, eligible=(1,)), state(0, 0, epoch=2)),
+        "held",
+        {("explained-violation", None, None)},
+    ),
+    "the-last-known-leader-is-elected-and-who-might-lead-was-killed-before-it-led": (
+        electing(
+            KILLED,
+            state(0, 0, 1, epoch=1),
+            state(None, epoch=2, eligible=(1,)),
+            state(0, 0, epoch=3),
+        ),
+        "anomalous",
+        {("protocol-violation", None, None)},
+    ),
+    "the-last-known-leader-is-elected-and-one-of-the-isr-was-killed": (
+        electing(KILLED, state(None, 1, epoch=1), state(0, 0, epoch=2)),
+        "anomalous",
+        {("protocol-violation", None, None)},
+    ),
+    "another-is-elected-and-who-might-lead-was-killed": (
+        electing(KILLED, state(None, epoch=1, eligible=(1,)), state(2, 2, epoch=2)),
         "anomalous",
         {("protocol-violation", None, None)},
     ),
