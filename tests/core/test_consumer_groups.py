@@ -519,21 +519,35 @@ def test_g6_uniform_is_level_and_takes_away_no_more_than_it_must(
     assert ASSIGNORS["uniform"](settled, topics) == found
 
 
-class Clients:
-    """Members as Kafka's clients are: what each reads, and what it was last answered."""
+class World:
+    """Members as Kafka's clients are, and a coordinator with one follower in the ISR: what is
+    answered waits for it. Its log outlives it as far as the follower has it."""
 
-    def __init__(self, here: Coordinator) -> None:
-        self.here = here
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.here = Coordinator(isr=(A, B), partitions=partitions)
+        self.log: list[tuple[Any, ...]] = []  # batches
+        self.committed = 0
         self.reads: dict[str, set[TopicIdPartition]] = {}
         self.epochs: dict[str, int] = {}
+        self.asking: dict[int, str] = {}  # requests that have no answer yet
+        self.dead: set[int] = set()  # of them those whose answers are lost
 
-    def beat(self, name: str, *, is_lost: bool) -> None:
-        """It says all that it reads; a lost answer is asked for again with the next one."""
-        epoch = self.epochs.get(name, 0)
-        owned = frozenset(self.reads.get(name, ()))
-        wanted: dict[str, Any] = {"rebalance_timeout_ms": 9, "topic_names": ("t",)}
-        answer = self.here.beat(name, epoch, owned=owned, **wanted)
-        if is_lost:
+    def take(self, done: tuple[Effect, ...]) -> None:
+        self.log += [
+            batch.identity  # type: ignore[misc]
+            for effect in done
+            if isinstance(effect, effects.AppendToLog)
+            for batch in effect.batches
+        ]
+        for effect in done:
+            if isinstance(effect, effects.RespondConsumerGroupHeartbeat):
+                name = self.asking.pop(effect.request)
+                if effect.request not in self.dead:
+                    self._answered(name, effect)
+
+    def _answered(self, name: str, answer: effects.RespondConsumerGroupHeartbeat) -> None:
+        if answer.error in RETRIABLE or answer.member_epoch < 0:
             return
         if answer.error is not Error.NONE:  # fenced, or unknown: it gives up all and begins again
             self.reads.pop(name, None)
@@ -543,52 +557,109 @@ class Clients:
         if answer.assigned is not None:
             self.reads[name] = set(answer.assigned)
 
+    def _ask(self, name: str, epoch: int, **more: Any) -> None:
+        request = self.here.number()
+        self.asking[request] = name
+        self.take(
+            self.here.do(events.ConsumerGroupHeartbeatRequested(request, "g", name, epoch, **more))
+        )
+
+    def beat(self, name: str) -> None:
+        """It says all that it reads. Who waits for an answer does not ask again."""
+        if name in self.asking.values():
+            return
+        owned = frozenset(self.reads.get(name, ()))
+        wanted: dict[str, Any] = {"rebalance_timeout_ms": 9, "topic_names": ("t",)}
+        self._ask(name, self.epochs.get(name, 0), owned=owned, **wanted)
+
+    def lose(self, name: str) -> None:
+        """It has waited for long enough: the answer, if one comes, is one to nobody."""
+        lost = {request for request, asked in self.asking.items() if asked == name}
+        self.dead |= lost
+        for request in lost:
+            self.asking[request] = ""
+
     def leave(self, name: str) -> None:
+        self.lose(name)
         self.reads.pop(name, None)
         if name in self.epochs:
-            self.here.beat(name, -1)
+            self._ask(name, -1)
         self.epochs.pop(name, None)
 
-    def is_fenced(self, name: str) -> None:
+    def silent(self, name: str) -> None:
         """Its session is over, which it knows by its own clock."""
+        self.lose(name)
         self.reads.pop(name, None)
         self.epochs.pop(name, None)
-        self.here.silent(name)
+        self.take(self.here.silent(name))
+
+    def replicate(self) -> None:
+        log = self.here.broker.partitions[G].log
+        asked = events.FetchedPartition(G, log.end_offset, 1_048_576, 0, 0, last_fetched_epoch=0)
+        self.committed = len(self.log)
+        self.take(self.here.do(events.FetchRequested(self.here.number(), B, 500, 1, (asked,))))
+
+    def fail_over(self, more: int) -> None:
+        """Another leads: it has what is committed, and perhaps some of what came after."""
+        self.log = self.log[: min(len(self.log), self.committed + more)]
+        group: ConsumerGroup | None = None
+        for batch in self.log:
+            for record in batch:
+                if not isinstance(record, GroupMetadataRecord):
+                    group = applied(group, record)
+        known = () if group is None else (group,)
+        self.asking.clear()
+        last, self.here = self.here.last, Coordinator(isr=(A, B), partitions=self.partitions)
+        self.here.last = last
+        self.here.do(events.CommittedOffsetsRead(G, {}, consumer_groups=known))
+        self.replicate()
+
+    @property
+    def held(self) -> list[TopicIdPartition]:
+        return sorted(one for of in self.reads.values() for one in of)
 
 
+NAMES = ("m0", "m1", "m2", "m3")
+RETRIABLE = (Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE)
 MOVES = st.lists(
-    st.tuples(st.sampled_from(["beat", "beat", "beat", "lost", "leave", "silent"]), SMALL),
-    max_size=40,
+    st.tuples(
+        st.sampled_from(
+            ["beat"] * 6 + ["replicate"] * 3 + ["lose", "leave", "silent", "fail over"]
+        ),
+        SMALL,
+    ),
+    min_size=30,
+    max_size=60,
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(MOVES, st.integers(1, 6))
 def test_g6_no_two_members_read_a_partition_and_at_rest_all_are_read(
     moves: list[tuple[str, int]], partitions: int
 ) -> None:
-    here = Coordinator(partitions=partitions)
-    clients = Clients(here)
+    world = World(partitions)
     for move, number in moves:
-        name = f"m{number % 4}"
+        name = NAMES[number % len(NAMES)]
         match move:
-            case "beat" | "lost":
-                clients.beat(name, is_lost=move == "lost")
-            case "leave":
-                clients.leave(name)
-            case "silent":
-                clients.is_fenced(name)
-        held = [one for of in clients.reads.values() for one in of]
-        assert len(held) == len(set(held)), clients.reads
-    there = [name for name in ("m0", "m1", "m2", "m3") if name in clients.epochs] or ["m0"]
-    for name in {*getattr(here.broker.consumer_groups.get("g"), "members", ())} - set(there):
-        clients.is_fenced(name)
+            case "replicate":
+                world.replicate()
+            case "fail over":
+                world.fail_over(number)
+            case _:
+                getattr(world, move)(name)
+        assert len(world.held) == len(set(world.held)), world.reads
+    world.replicate()
+    there = [name for name in NAMES if name in world.epochs] or ["m0"]
+    for name in {*getattr(world.here.broker.consumer_groups.get("g"), "members", ())} - set(there):
+        world.silent(name)
     for _ in range(6):
         for name in there:
-            clients.beat(name, is_lost=False)
-            if name not in clients.epochs:  # KAFKA-19233: it may not come back any sooner
-                clients.is_fenced(name)
-    held = [one for of in clients.reads.values() for one in of]
-    assert sorted(held) == sorted(parts(*range(partitions)))
-    sizes = [len(clients.reads.get(name, ())) for name in there]
+            world.lose(name)
+            world.beat(name)
+            world.replicate()
+            if name not in world.epochs:  # KAFKA-19233: it may not come back any sooner
+                world.silent(name)
+    assert world.held == sorted(parts(*range(partitions)))
+    sizes = [len(world.reads.get(name, ())) for name in there]
     assert max(sizes) - min(sizes) <= 1
