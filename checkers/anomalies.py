@@ -303,6 +303,18 @@ _ALL: Final = (
         by_time=True,
     ),
     Anomaly(
+        "delivered-after-acknowledgement",
+        "A share group was given a record again after one of its members had accepted or rejected "
+        "it, and the broker had acknowledged that.",
+        "duplicated",
+    ),
+    Anomaly(
+        "skipped-by-share-group",
+        "No member of a share group was ever given a record of the log, although the group came "
+        "to rest.",
+        "skipped",
+    ),
+    Anomaly(
         "unprocessed",
         "A group that promises at least once has committed a position behind a record that no "
         "member has processed, and no reset passed over it.",
@@ -330,6 +342,14 @@ _ALL: Final = (
     Anomaly(
         "unproven-stream",
         "It is not known which inputs a stream had. Some may have no output.",
+        None,
+        counts=False,
+        doubt=True,
+    ),
+    Anomaly(
+        "unproven-share-group",
+        "A share group did not come to rest. Of a record that no member was given it is not known "
+        "whether it was passed over.",
         None,
         counts=False,
         doubt=True,

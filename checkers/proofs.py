@@ -335,6 +335,20 @@ def _inputs_known(seen: Seen) -> Iterator[str]:
         yield f"Nothing says which inputs the outputs of {unproven} partitions belong to."
 
 
+def _is_shared(seen: Seen) -> bool:
+    is_named = seen.material.run is not None and seen.material.run.name == "share"
+    return is_named or "unproven-share-group" in seen.counts.anomalies
+
+
+def _share_group_rested(seen: Seen) -> Iterator[str]:
+    unproven = seen.counts.anomalies.get("unproven-share-group", 0)
+    if unproven:
+        yield (
+            f"The share group did not come to rest in {unproven} partitions: what it was not given"
+            " yet it may still have been given."
+        )
+
+
 PROOFS: Final = (
     Proof("readable", "run.json and every file of the run can be read.", _readable),
     Proof("finished", "The run ended by itself. It was not interrupted.", _finished),
@@ -404,6 +418,14 @@ PROOFS: Final = (
         "It is known which inputs a stream had (only of the workload stream).",
         _inputs_known,
         _is_stream,
+        blocks=_never,
+    ),
+    Proof(
+        "share-group",
+        "The share group came to rest: what it was not given, it never would have been (only of the"
+        " workload share).",
+        _share_group_rested,
+        _is_shared,
         blocks=_never,
     ),
     Proof(

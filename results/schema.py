@@ -47,6 +47,7 @@ def _schema(columns: tuple[Column, ...]) -> pa.Schema:
 OF_PARTITIONS: Final = (  # always about one
     "seek", "commit", "committed", "reset", "leader", "setting", "delete-records",
     "stable", "sum", "source", "process", "assigned", "revoked", "lost",
+    "acquire", "acknowledge", "share-rest",
 )  # fmt: skip
 _F: Final = (
     "send", "poll", "nemesis", *OF_PARTITIONS,

@@ -16,10 +16,17 @@ from typing import Any, Final, Literal
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.nearest import did_you_mean
-from neaptide.workloads.group_options import BEGINNINGS, CHURNS, COMMITS, NO_RESETS
+from neaptide.workloads.group_options import (
+    BEGINNINGS,
+    CHURNS,
+    COMMITS,
+    NO_RESETS,
+    SHARE_LOCK_MS,
+)
 from neaptide.workloads.resets import KINDS
 
 TRANSACTIONS, MEMBERSHIP, COMPACTION = "transactions", "membership of groups", "compaction"
+SHARE_GROUPS = "share groups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +119,19 @@ _OF_GROUPS: Final = {
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "500",
 }
+_OF_SHARE_GROUPS: Final = {
+    "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "3",
+    "group.share.min.record.lock.duration.ms": f"{SHARE_LOCK_MS}",
+    "group.share.record.lock.duration.ms": f"{SHARE_LOCK_MS}",
+    "group.share.min.session.timeout.ms": "5000",
+    "group.share.session.timeout.ms": "6000",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.heartbeat.interval.ms": "500",
+}
 _WATCH: Final = Clients("stable-watch", "one", lives=True)
 
 
@@ -121,6 +141,10 @@ def _timeout_said(options: Mapping[str, Any]) -> Mapping[str, str]:
 
 def _stream_said(options: Mapping[str, Any]) -> Mapping[str, str]:
     return {**_timeout_said(options), "out:each.input": "in"}
+
+
+def _share_said(options: Mapping[str, Any]) -> Mapping[str, str]:
+    return {"share.group": str(options["share_group"])}
 
 
 def _group_said(options: Mapping[str, Any]) -> Mapping[str, str]:
@@ -247,6 +271,23 @@ _ALL: Final = (
         broker_settings=_OF_GROUPS,
         group="g",
         said=_group_said,
+    ),
+    Workload(
+        "share",
+        "members of a share group accept, release or reject records: none is passed over, and none"
+        " that was accepted or rejected comes again",
+        (Clients("producer", "producers"), Clients("share-member", "consumers")),
+        {
+            "share_group": Option("s", "the name of the share group"),
+            "work_ms": Option(5, "what it takes to process what a poll returned"),
+            "releases": Option(0.1, "probability that a record is released"),
+            "rejects": Option(0.02, "probability that a record is rejected"),
+            "churn": Option("none", "what members do: leave and join again", ("none", "leave")),
+        },
+        frozenset({SHARE_GROUPS}),
+        rate=1_000,  # what members keep up with
+        broker_settings=_OF_SHARE_GROUPS,
+        said=_share_said,
     ),
 )
 

@@ -92,6 +92,9 @@ RELATIONS: Final = (
     Relation("passed"),
     Relation("repeated"),
     Relation("owners"),
+    Relation("rests", kept=True),
+    Relation("shared"),
+    Relation("restless"),
     Relation("copies"),
     Relation("holes"),
     Relation("unlike"),
@@ -317,6 +320,27 @@ RULES: Final = (
     Rule(
         "unproven-stream",
         over="unsourced",
+        at="NULL",
+        value="NULL",
+        operation="NULL",
+        evidence=(),
+    ),
+    Rule(
+        "delivered-after-acknowledgement",
+        over="shared",
+        evidence=(
+            ("group", "share_group"), "acknowledgement", "acknowledged_by", "process",
+            "delivery_count", "times",
+        ),
+    ),
+    Rule(
+        "skipped-by-share-group",
+        over="shared",
+        evidence=(("group", "share_group"),),
+    ),
+    Rule(
+        "unproven-share-group",
+        over="restless",
         at="NULL",
         value="NULL",
         operation="NULL",

@@ -3,10 +3,15 @@
 -- What is not known to be so (an assignment that a member learned too late) says nothing.
 SELECT
     run, topic, partition, f, operation, process, invoked_ns, completed_ns, log_offset, key, value,
-    phase = 'final' AS is_final
+    phase = 'final' AS is_final, type = 'ok' AS is_sure
 FROM operations
 WHERE partition IS NOT NULL AND (
     f = 'setting'
-    OR (f = 'delete-records' AND type <> 'fail')
-    OR (f IN ('stable', 'sum', 'source', 'process', 'assigned', 'revoked', 'lost') AND type = 'ok')
+    OR (f IN ('delete-records', 'acknowledge') AND type <> 'fail')
+    OR (
+        f IN (
+            'stable', 'sum', 'source', 'process', 'assigned', 'revoked', 'lost', 'acquire',
+            'share-rest'
+        ) AND type = 'ok'
+    )
 )

@@ -31,7 +31,14 @@ from neaptide.nemesis.drawn.faults import ALL, FAULTS, faults_of
 from neaptide.nemesis.drawn.schedule import draw_schedule, parse_faults
 from neaptide.nemesis.scenario import Scenario
 from neaptide.results.run import named_brokers
-from neaptide.workloads.catalog import COMPACTION, MEMBERSHIP, TRANSACTIONS, Workload, find_workload
+from neaptide.workloads.catalog import (
+    COMPACTION,
+    MEMBERSHIP,
+    SHARE_GROUPS,
+    TRANSACTIONS,
+    Workload,
+    find_workload,
+)
 from neaptide.workloads.group_options import NO_RESETS
 from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
 from neaptide.workloads.raw_connection import CoordinatorKind
@@ -43,8 +50,12 @@ from neaptide.workloads.roles.table import find_role
 # Where one more record at the end of each partition disturbs nothing.
 _OF_USED: Final = ("append", "txn", "bank", "groups", "rebalance")
 _OF_OUR_OWN_START: Final = ("clock", "disk")
-_TRANSACTIONS_SINCE: Final = (0, 11)
-_MEMBERSHIP_SINCE: Final = (0, 9)
+_SINCE: Final[Mapping[str, tuple[int, ...]]] = {
+    TRANSACTIONS: (0, 11),
+    MEMBERSHIP: (0, 9),
+    COMPACTION: (0, 8),
+    SHARE_GROUPS: (4, 2),  # general since then (KIP-932)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +364,7 @@ def _check_served(workload: str, what: str, system: System) -> None:
         return
     if system.release is None:
         raise UsageError(f"The workload {workload} needs {what}, which {system} does not serve.")
-    since = {TRANSACTIONS: _TRANSACTIONS_SINCE, COMPACTION: (0, 8)}.get(what, _MEMBERSHIP_SINCE)
+    since = _SINCE[what]
     if parse_release(system.release).version < since:
         raise UsageError(
             f"The workload {workload} needs {what}, which Apache Kafka has from"
@@ -394,6 +405,8 @@ def _check_library(asked: RandomRun, workload: Workload) -> None:
         needed.add("transactions")
     if workload.group is not None:
         needed.add("groups")
+    if SHARE_GROUPS in workload.needs:
+        needed.add("share groups")
     if asked.options.get("assignor") == "cooperative":
         needed.add("cooperative")
     if asked.options.get("protocol") == "consumer":

@@ -263,13 +263,52 @@ def _owned_until(assigned: Row, turns: Rows, rows: Rows) -> int | None:
     return max(commits, default=None)
 
 
+def share_groups(history: History, part: Part, rows: Rows) -> Iterator[Found]:
+    """`delivered-after-acknowledgement`: a member was given a record by a poll that it began after
+    a member had learned that it was accepted or rejected. `skipped-by-share-group`: a known record
+    that nobody was given or has acknowledged, where a member rested in the end. `unproven-…`: no
+    member did."""
+    moments = [r for r in rows if r["f"] in ("acquire", "acknowledge", "share-rest")]
+    rested = False
+    for group in {row["key"] for row in moments}:
+        mine = [row for row in moments if row["key"] == group]
+        given = [row for row in mine if row["f"] == "acquire"]
+        for offset in {row["offset"] for row in mine if row["f"] != "share-rest"}:
+            ended = [
+                row["completed_ns"] for row in mine
+                if row["f"] == "acknowledge" and row.get("offset") == offset and row["type"] == "ok"
+                and row["value"] != "release"
+            ]  # fmt: skip
+            late = [r for r in given if r["offset"] == offset and ended]
+            if any(row["invoked_ns"] > min(ended) for row in late):
+                values = history.known.get(part, {}).get(offset)
+                yield "delivered-after-acknowledgement", offset, min(values) if values else None
+        known = history.known.get(part, {})
+        if not _came_to_rest(mine, given, max(known, default=-1)):
+            continue
+        rested = True
+        for offset in known.keys() - {row.get("offset") for row in mine}:
+            yield "skipped-by-share-group", offset, min(known[offset])
+    if _setting(rows, "share.group") is not None and not rested:
+        yield "unproven-share-group", None, None
+
+
+def _came_to_rest(mine: Rows, given: Rows, last: int) -> bool:
+    until = max((row["completed_ns"] for row in given), default=-1)
+    has_all = max((row["offset"] for row in given), default=-1) >= last
+    rests = [row["invoked_ns"] for row in mine if row["f"] == "share-rest"]
+    return has_all and any(since >= until for since in rests)
+
+
 _RULES = (
     newest_lost, torn_transactions, wrong_sums, hanging_transactions, streams, processing, owners,
+    share_groups,
 )  # fmt: skip
 NAMES = frozenset(
     {
         "newest-lost", "torn-transaction", "wrong-sum", "hanging-transaction", "input-twice",
         "input-missing", "unproven-stream", "unprocessed", "skipped-by-commit", "processed-twice",
-        "processed-again", "owned-twice",
+        "processed-again", "owned-twice", "delivered-after-acknowledgement",
+        "skipped-by-share-group", "unproven-share-group",
     }
 )  # fmt: skip

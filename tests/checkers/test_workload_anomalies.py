@@ -72,6 +72,23 @@ def process(offset: int, by: int = 1) -> Op:
     return row("process", offset=offset, key="g", process=by)
 
 
+def acquired(*offsets: int, by: int = 1, count: int = 1, group: str = "s") -> Op:
+    """A member of a share group is given records."""
+    at = {"topic": "t", "partition": 0, "key": group, "value": str(count)}
+    return Op("acquire", by, "ok", tuple({**at, "offset": offset} for offset in offsets))
+
+
+def acknowledged(
+    *offsets: int, how: str = "accept", by: int = 1, type: str = "ok", group: str = "s"
+) -> Op:
+    at = {"topic": "t", "partition": 0, "key": group, "value": how}
+    return Op("acknowledge", by, type, tuple({**at, "offset": offset} for offset in offsets))
+
+
+def rests(by: int = 1, group: str = "s") -> Op:
+    return row("share-rest", key=group, process=by)
+
+
 def owner(f: str, by: int) -> Op:
     return row(f, key="g", process=by)
 
@@ -93,6 +110,7 @@ AB = final((0, "a"), (1, "b"))
 SENT3 = (*SENT, send("c", 2))
 ABC = final((0, "a"), (1, "b"), (2, "c"))
 OUTPUT = setting("each.input", "in")
+SHARED = (setting("share.group", "s"), *SENT)
 
 
 def source(end: int) -> Op:
@@ -446,6 +464,74 @@ STORIES: dict[str, tuple[Story, set[str], str]] = {
         ),
         {"owned-twice"}, "anomalous",
     ),
+    # --- share groups
+    "a-record-that-was-accepted-comes-again": (
+        story(
+            *SHARED, acquired(0, 1), acknowledged(0, 1), acquired(0, by=2, count=2), rests(), AB
+        ),
+        {"delivered-after-acknowledgement"}, "anomalous",
+    ),
+    "a-record-that-was-rejected-comes-again": (
+        story(
+            *SHARED, acquired(0, 1), acknowledged(1), acknowledged(0, how="reject"), acquired(0),
+            rests(), AB,
+        ),
+        {"delivered-after-acknowledgement"}, "anomalous",
+    ),
+    "a-record-that-was-released-comes-again": (
+        story(
+            *SHARED, acquired(0, 1), acknowledged(1), acknowledged(0, how="release"),
+            acquired(0, count=2), acknowledged(0), rests(), AB,
+        ),
+        set(), "valid",
+    ),
+    "a-record-comes-again-and-nobody-knows-whether-it-was-accepted": (
+        story(
+            *SHARED, acquired(0, 1), acknowledged(0, 1, type="info"), acquired(0, count=2),
+            acknowledged(0), rests(), AB,
+        ),
+        set(), "valid",
+    ),
+    "a-record-was-given-to-another-before-it-was-accepted": (
+        story(
+            *SHARED, acquired(0, 1), acquired(0, by=2, count=2), acknowledged(0, 1), rests(), AB
+        ),
+        set(), "valid",
+    ),
+    "another-share-group-is-given-it-too": (
+        story(
+            *SHARED, acquired(0, 1), acknowledged(0, 1), acquired(0, 1, by=2, group="r"), rests(),
+            AB,
+        ),
+        set(), "valid",
+    ),
+    "a-share-group-passes-over-a-record": (
+        story(*SHARED, acquired(1), acknowledged(1), rests(), AB),
+        {"skipped-by-share-group"}, "anomalous",
+    ),
+    "what-a-killed-member-has-acknowledged-it-was-given": (
+        story(*SHARED, acknowledged(0, by=2, type="info"), acquired(1), rests(), AB),
+        set(), "valid",
+    ),
+    "a-share-group-is-given-something-while-one-of-it-rests": (
+        story(*SHARED, rests(), acquired(1), AB),
+        {"unproven-share-group"}, "unknown",
+    ),
+    "a-share-group-does-not-come-to-rest": (
+        story(*SHARED, acquired(1), acknowledged(1), AB),
+        {"unproven-share-group"}, "unknown",
+    ),
+    "a-share-group-rests-before-the-last-record": (
+        story(*SHARED, acquired(0), acknowledged(0), rests(), AB),
+        {"unproven-share-group"}, "unknown",
+    ),
+    "a-share-group-rests-where-nothing-was-sent": (
+        story(
+            setting("share.group", "s"), rests(), send("a", 0, partition=1),
+            final((0, "a"), partition=1), final_reads=(reached(0), reached(1, partition=1)),
+        ),
+        set(), "valid",
+    ),
 }  # fmt: skip
 
 
@@ -521,6 +607,24 @@ def group(chance: random.Random) -> Story:
     return story(*ops, AB)
 
 
+def share_group(chance: random.Random) -> Story:
+    """Members that are given records, acknowledge them and rest as it comes."""
+    ops: list[Op] = [*SHARED]
+    for _ in range(chance.randint(1, 8)):
+        by, offset = chance.randint(1, 2), chance.randint(0, 1)
+        how = chance.choice(("accept", "accept", "release", "reject"))
+        type = chance.choice(("ok", "ok", "info"))
+        ops.append(
+            chance.choice(
+                (
+                    acquired(offset, by=by), acquired(0, 1, by=by), rests(by),
+                    acknowledged(offset, how=how, by=by, type=type),
+                )
+            )
+        )  # fmt: skip
+    return story(*ops, *chance.choice(((), (rests(),))), AB)
+
+
 def reset_group(chance: random.Random) -> Story:
     """Members that process, commit and reset as it comes, some at one moment."""
     ops: list[Op] = [*chance.choice((AT_LEAST, AT_MOST, NEITHER)), *SENT3]
@@ -555,7 +659,7 @@ def of_keys(chance: random.Random) -> Story:
 def test_the_oracle_agrees_with_what_chance_makes(judge: Judge) -> None:
     made = {
         f"{kind.__name__}-{n}": kind(random.Random(f"{kind.__name__}/{n}"))
-        for kind in (transfers, streamed, group, reset_group, of_keys)
+        for kind in (transfers, streamed, group, reset_group, of_keys, share_group)
         for n in range(GENERATED // 5)
     }
     found = judge(made)

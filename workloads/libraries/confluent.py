@@ -7,9 +7,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    AcknowledgeType,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka import Consumer as RdConsumer
 from confluent_kafka import Producer as RdProducer
+from confluent_kafka import ShareConsumer as RdShareConsumer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 
 from neaptide.results.record_texts import record_text, text_of
 from neaptide.workloads.definite import DEFINITE
@@ -17,6 +30,7 @@ from neaptide.workloads.kafka_clients import COMMON, MESSAGE_TIMEOUT_MS, RETRIES
 from neaptide.workloads.libraries.deadline import STUCK, within
 from neaptide.workloads.libraries.model import (
     NOT_SENT,
+    Acquired,
     ConsumerAsked,
     Done,
     Library,
@@ -26,12 +40,18 @@ from neaptide.workloads.libraries.model import (
     Polled,
     ProducerAsked,
     Record,
+    ShareConsumerAsked,
 )
 
 _QUEUE_FULL_S: Final = 0.01
 _COMMIT_S: Final = 5.0
 _STUCK_S: Final = 20.0
 _ASSIGNORS: Final = {"cooperative": "cooperative-sticky"}
+_ACKNOWLEDGEMENTS: Final = {
+    "accept": AcknowledgeType.ACCEPT,
+    "release": AcknowledgeType.RELEASE,
+    "reject": AcknowledgeType.REJECT,
+}
 
 
 class ConfluentProducer:
@@ -250,6 +270,67 @@ class ConfluentConsumer:
         done("_NOBODY_WAITS")
 
 
+class ConfluentShareConsumer:
+    """Implements neaptide.workloads.libraries.model.ShareConsumer."""
+
+    def __init__(self, asked: ShareConsumerAsked) -> None:
+        common = {**COMMON, "bootstrap.servers": asked.bootstrap, **asked.settings}
+        common.pop("allow.auto.create.topics", None)  # which a share consumer does not take
+        _begin_with_the_earliest(common, asked.group)
+        self._consumer = RdShareConsumer(
+            {
+                **common,
+                "group.id": asked.group,
+                "share.acknowledgement.mode": "explicit",
+                "fetch.wait.max.ms": 100,
+                "error_cb": ignore,
+            }
+        )
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        with _translated():
+            self._consumer.subscribe(list(topics))
+
+    def poll(self, timeout_s: float) -> list[Acquired]:
+        with _translated():
+            polled = self._consumer.poll(timeout_s)
+        return [_acquired(one) for one in polled if one.error() is None]
+
+    def acknowledge(
+        self, records: Sequence[tuple[Acquired, str]], timeout_s: float
+    ) -> Mapping[Place, str | None]:
+        with _translated():
+            for record, how in records:
+                self._consumer.acknowledge_offset(*record[:3], _ACKNOWLEDGEMENTS[how])
+            answers = self._consumer.commit_sync(timeout_s)
+        return {
+            (place.topic, place.partition): None if failed is None else str(failed.args[0].name())
+            for place, failed in answers.items()
+        }
+
+    def close(self) -> None:
+        with suppress(KafkaException):
+            self._consumer.close()
+
+
+def _acquired(message: Any) -> Acquired:
+    return Acquired(
+        message.topic(), message.partition(), message.offset(), message.delivery_count()
+    )
+
+
+def _begin_with_the_earliest(settings: dict[str, Any], group: str) -> None:
+    """A share group begins with the latest records, where its setting says nothing else."""
+    earliest = ConfigEntry(
+        "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
+    )
+    named = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=[earliest])
+    with _translated():
+        admin = AdminClient(settings)  # which is to live until it has an answer
+        for done in admin.incremental_alter_configs([named], request_timeout=_COMMIT_S).values():
+            done.result()
+
+
 def _let_go(producers: list[Any]) -> None:
     producers.clear()
 
@@ -285,5 +366,6 @@ CONFLUENT: Final = Library(
     ConfluentProducer,
     ConfluentConsumer,
     DEFINITE,
-    frozenset({"transactions", "groups", "cooperative", "consumer protocol"}),
+    frozenset({"transactions", "groups", "cooperative", "consumer protocol", "share groups"}),
+    share_consumer=ConfluentShareConsumer,
 )

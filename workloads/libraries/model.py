@@ -68,6 +68,41 @@ class ConsumerAsked:
     session_ms: int = 6_000
 
 
+class Acquired(NamedTuple):
+    """A record that a share group was given (KIP-932); `delivery_count`: for which time."""
+
+    topic: str
+    partition: int
+    offset: int
+    delivery_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareConsumerAsked:
+    """A member of a share group, which begins with the earliest records."""
+
+    bootstrap: str
+    group: str
+    settings: Mapping[str, str] = field(default_factory=dict)  # by the library's own names
+
+
+class ShareConsumer(Protocol):
+    def subscribe(self, topics: Sequence[str]) -> None: ...
+
+    def poll(self, timeout_s: float) -> list[Acquired]:
+        """All of them are to be acknowledged before the next poll."""
+        ...
+
+    def acknowledge(
+        self, records: Sequence[tuple[Acquired, str]], timeout_s: float
+    ) -> Mapping[Place, str | None]:
+        """Each record with "accept", "release" or "reject"; the names of errors. Where there is
+        one, or no answer, nobody knows whether it was done. Raises LibraryError."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Producer(Protocol):
     def send(
         self, topic: str, partition: int, key: str | None, value: str | None, done: Done
@@ -147,10 +182,12 @@ class Library:
     producer: Callable[[ProducerAsked], Any]
     consumer: Callable[[ConsumerAsked], Any]
     definite: Mapping[str, str]
-    can: frozenset[str]  # of "transactions", "groups", "cooperative", "consumer protocol"
+    # Of "transactions", "groups", "cooperative", "consumer protocol", "share groups".
+    can: frozenset[str]
     since: tuple[int, ...] = (0, 8)  # the first Apache Kafka that it speaks to
     # Workload, partitions, topics and acks: why these cannot be, as the end of a sentence.
     problem: Callable[[str, int, int, str], str | None] = lambda *_: None
+    share_consumer: Callable[[ShareConsumerAsked], Any] | None = None
     prepare: Callable[[], None] = lambda: None  # before any process of clients is started
     roles: Mapping[str, Any] = field(default_factory=dict)  # in place of the table's, by name
 

@@ -12,6 +12,7 @@ from typing import Final
 from neaptide.workloads.roles.append import AppendConsumer, AppendProducer, KeyedProducer
 from neaptide.workloads.roles.groups import GroupMember
 from neaptide.workloads.roles.role import Role
+from neaptide.workloads.roles.sharing import ShareMember
 from neaptide.workloads.roles.transactions import StreamTask, Teller, TxnClient
 from neaptide.workloads.roles.watching import Auditor, StableWatch
 
@@ -25,6 +26,7 @@ ROLES: Final[Mapping[str, type[Role]]] = {
     "auditor": Auditor,
     "stable-watch": StableWatch,
     "member": GroupMember,
+    "share-member": ShareMember,
 }
 
 

@@ -1,0 +1,69 @@
+-- shared: records that a share group (KIP-932) passed over, or that one of its members was given
+-- although a member had accepted or rejected them before, which the broker had acknowledged.
+--
+-- A record was passed over where no member was ever given it, although the group was at rest: a
+-- member polled in vain for longer than a record may be acquired (`share-rest`), and nobody was
+-- given anything of the partition in that time. What a member has acknowledged with whatever end,
+-- it was given.
+WITH moments AS (
+    SELECT
+        run, topic, partition, key AS share_group, f, is_sure, operation, process, invoked_ns,
+        completed_ns, log_offset, value
+    FROM said
+    WHERE f IN ('acquire', 'acknowledge', 'share-rest')
+),
+ended AS (
+    SELECT
+        run, topic, partition, share_group, log_offset, min(completed_ns) AS acknowledged_ns,
+        min(process) AS acknowledged_by, min(value) AS acknowledgement
+    FROM moments
+    WHERE f = 'acknowledge' AND is_sure AND value IN ('accept', 'reject')
+    GROUP BY run, topic, partition, share_group, log_offset
+),
+again AS (
+    SELECT
+        ended.run, ended.topic, ended.partition, ended.share_group, ended.log_offset,
+        acknowledged_by, acknowledgement, min(moments.operation) AS operation,
+        min(moments.process) AS process, max(moments.value) AS delivery_count, count(*) AS times
+    FROM ended
+    JOIN moments
+        ON moments.run = ended.run AND moments.topic = ended.topic
+        AND moments.partition = ended.partition AND moments.share_group = ended.share_group
+        AND moments.log_offset = ended.log_offset
+    WHERE f = 'acquire' AND moments.invoked_ns > acknowledged_ns
+    GROUP BY
+        ended.run, ended.topic, ended.partition, ended.share_group, ended.log_offset,
+        acknowledged_by, acknowledgement
+),
+given AS (
+    SELECT DISTINCT run, topic, partition, share_group, log_offset, true AS is_given
+    FROM moments
+    WHERE f <> 'share-rest'
+),
+passed_over AS (
+    SELECT rests.run, rests.topic, rests.partition, rests.share_group, log.log_offset
+    FROM rests
+    JOIN log USING (run, topic, partition)
+    LEFT JOIN given
+        ON given.run = rests.run AND given.topic = rests.topic
+        AND given.partition = rests.partition AND given.share_group = rests.share_group
+        AND given.log_offset = log.log_offset
+    WHERE is_given IS NULL
+),
+found AS (
+    SELECT
+        run, topic, partition, share_group, log_offset, acknowledged_by, acknowledgement,
+        operation, process, delivery_count, times, false AS is_passed_over
+    FROM again
+    UNION ALL
+    SELECT
+        run, topic, partition, share_group, log_offset, CAST(NULL AS INT), CAST(NULL AS STRING),
+        CAST(NULL AS BIGINT), CAST(NULL AS INT), CAST(NULL AS STRING), CAST(NULL AS BIGINT), true
+    FROM passed_over
+)
+SELECT
+    found.*, log.value,
+    NOT is_passed_over AS delivered_after_acknowledgement,
+    is_passed_over AS skipped_by_share_group
+FROM found
+LEFT JOIN log USING (run, topic, partition, log_offset)
