@@ -1,10 +1,8 @@
 -- shared: records that a share group (KIP-932) passed over, or that one of its members was given
 -- although a member had accepted or rejected them before, which the broker had acknowledged.
 --
--- A record was passed over where no member was ever given it, although the group was at rest: a
--- member polled in vain for longer than a record may be acquired (`share-rest`), and nobody was
--- given anything of the partition in that time. What a member has acknowledged with whatever end,
--- it was given.
+-- A record was passed over where no member was ever given it, although the group came to rest (see
+-- rests). What a member has acknowledged, with whatever end, it was given.
 WITH moments AS (
     SELECT
         run, topic, partition, key AS share_group, f, is_sure, operation, process, invoked_ns,

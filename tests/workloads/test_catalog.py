@@ -15,10 +15,11 @@ from neaptide.harness.scenarios.systems import parse_systems
 from neaptide.workloads.catalog import WORKLOADS, Clients, Workload, find_workload
 from neaptide.workloads.roles.table import ROLES, find_role
 
-OWN, OWN_OLDEST, NOW, NEW, OLD, OLDEST = parse_systems(
+OWN, OWN_OLDEST, NEWEST, NOW, NEW, OLD, OLDEST = parse_systems(
     [
         "neaptide:2.1",
         "neaptide:0.8",
+        "kafka:4.4.0",
         "kafka:3.9.1",
         "kafka:4.1.0",
         "kafka:0.10.2.2",
@@ -36,8 +37,9 @@ def asked(workload: str, system: object = NOW, **more: object) -> RandomRun:
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_each_workload_goes_with_a_kafka_of_today(name: str) -> None:
-    assert check_load(asked(name))
-    assert {task.role for task, _ in tasks_of(asked(name))} <= set(ROLES)
+    system = NEWEST if name == "share" else NOW
+    assert check_load(asked(name, system))
+    assert {task.role for task, _ in tasks_of(asked(name, system))} <= set(ROLES)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,9 @@ def test_each_workload_goes_with_a_kafka_of_today(name: str) -> None:
             "resets=shift-by needs members that reset: --option churn=reset",
         ),
         (asked("rebalance", options={"resets": "to-latest"}), "churn=leave.stall.reset"),
+        (asked("share"), "needs share groups, which Apache Kafka has from 4.2 on"),
+        (asked("share", OWN_OLDEST), "needs share groups, which neaptide:0.8 does not serve"),
+        (asked("share", NEWEST, client="kafka-python"), "it has no share groups here"),
         (asked("groups", options={"protocol": "consumer"}), "or Apache Kafka 4.0 or later"),
         (
             asked("groups", NEW, client="kafka-python", options={"protocol": "consumer"}),

@@ -54,7 +54,9 @@ class ShareMember(Role):
         consumer = self._joined()
         leaves_at = time.monotonic() + self.chance.uniform(*_CHURN_S)
         try:
-            while not self.stopping.is_set() and not (churns and time.monotonic() > leaves_at):
+            while not self.stopping.is_set():
+                if churns and self._vain_since_ns is None and time.monotonic() > leaves_at:
+                    break  # who waits for the end stays
                 invoked_ns = self.desk.recorder.now_ns()
                 records = consumer.poll(POLL_S)
                 if records:
