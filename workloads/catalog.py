@@ -131,6 +131,8 @@ _OF_SHARE_GROUPS: Final = {
     "group.share.session.timeout.ms": "6000",
     "group.share.min.heartbeat.interval.ms": "500",
     "group.share.heartbeat.interval.ms": "500",
+    # How long a group whose first members saw a broker die waits; an internal setting, 30 s.
+    "group.share.initialize.retry.interval.ms": "1000",
 }
 _WATCH: Final = Clients("stable-watch", "one", lives=True)
 

@@ -126,6 +126,7 @@ PROOF_WORDS: Final[Mapping[str, str]] = {
     "losses": "of every record that no read found it is known whether it is lost",
     "values": "of every record it is known which send it came from",
     "inputs": "the inputs of the stream are known",
+    "share-group": "the share group came to rest",
     "cycles": "the graph of transactions was searched in full",
 }
 
