@@ -450,6 +450,23 @@ def test_g3_a_heartbeat_whose_records_are_lost_is_refused() -> None:
     assert here.broker.consumer_groups == {}
 
 
+def test_g3_what_cannot_be_recorded_changes_nothing() -> None:
+    here = Coordinator()
+    here.join("x")
+    before = here.group
+    here.do(events.TopicSettingsChanged(OFFSETS_TOPIC, {"min.insync.replicas": "2"}))
+    refused = Error.COORDINATOR_NOT_AVAILABLE
+    assert here.join("y").error is refused
+    left = here.ask("x", -1)
+    assert one(left, effects.RespondConsumerGroupHeartbeat).error is refused
+    assert not [each for each in left if isinstance(each, effects.CancelTimer)]
+    assert effects.SetTimer(events.MemberExpiration("g", "x"), 45_000) in here.silent("x")
+    assert here.group == before
+    here.do(events.TopicSettingsChanged(OFFSETS_TOPIC, {"min.insync.replicas": "1"}))
+    assert here.beat("x", -1).error is Error.NONE
+    assert here.group.state is ConsumerGroupState.EMPTY
+
+
 def test_g3_a_successor_knows_the_group_by_its_log_alone() -> None:
     here, log = Coordinator(), []
     for done in (

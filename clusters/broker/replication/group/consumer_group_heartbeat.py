@@ -332,7 +332,8 @@ def _leave(broker: Broker, event: ConsumerGroupHeartbeatRequested, now_ms: int) 
     answer = RespondConsumerGroupHeartbeat(
         event.request, Error.NONE, event.member_id, event.member_epoch
     )
-    _commit(broker, change, answer, now_ms)
+    if _commit(broker, change, answer, now_ms) and member.member_id not in change.group.members:
+        _cancel_timers(broker, event.group, member.member_id)
 
 
 def _fence(broker: Broker, change: _Change, member_id: str) -> None:
@@ -343,8 +344,6 @@ def _fence(broker: Broker, change: _Change, member_id: str) -> None:
     if topics != tuple(change.group.topics.values()):
         change.add(GroupTopicsRecord(name, topics))
     change.add(GroupEpochRecord(name, change.group.epoch + 1))
-    broker.cancel_timer(MemberExpiration(name, member_id))
-    broker.cancel_timer(RevocationExpiration(name, member_id))
 
 
 def _remove_member(change: _Change, member_id: str) -> None:
@@ -377,7 +376,9 @@ def _expire(broker: Broker, name: str, member_id: str, why: str, now_ms: int) ->
     broker.note(f"group {name}: {member_id} is a member no more: {why}")
     change = _Change(group)
     _fence(broker, change, member_id)
-    if not _commit(broker, change, None, now_ms):
+    if _commit(broker, change, None, now_ms):
+        _cancel_timers(broker, name, member_id)
+    else:
         _watch(broker, name, member_id)
 
 
@@ -456,8 +457,6 @@ def _commit(
         broker.groups.pop(name, None)
     if records:
         broker.consumer_groups[name] = change.group
-    if answer is None and not records:
-        return True
     request = own_number(broker) if answer is None else answer.request
     waiting = DelayedHeartbeat(request, topic_partition, appended, answer)
     purgatory.complete_or_park(broker, waiting, broker.settings.offsets_commit_timeout_ms)
@@ -468,6 +467,11 @@ def _watch(broker: Broker, name: str, member_id: str) -> None:
     """From now on its session time-out runs again."""
     session_ms = broker.settings.group_consumer_session_timeout_ms
     broker.set_timer(MemberExpiration(name, member_id), session_ms)
+
+
+def _cancel_timers(broker: Broker, name: str, member_id: str) -> None:
+    broker.cancel_timer(MemberExpiration(name, member_id))
+    broker.cancel_timer(RevocationExpiration(name, member_id))
 
 
 def on_groups_read(broker: Broker, event: CommittedOffsetsRead, now_ms: int) -> None:
@@ -488,6 +492,5 @@ def on_resignation(broker: Broker, topic_partition: TopicPartition) -> None:
         if partition_for(group.group, partitions) != topic_partition:
             continue
         for member_id in group.members:
-            broker.cancel_timer(MemberExpiration(group.group, member_id))
-            broker.cancel_timer(RevocationExpiration(group.group, member_id))
+            _cancel_timers(broker, group.group, member_id)
         del broker.consumer_groups[group.group]
