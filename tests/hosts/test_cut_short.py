@@ -9,15 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from neaptide.clusters.hosts import docker_host, netns
-from neaptide.clusters.hosts.run_tool import run_tool
 from neaptide.harness.live import left_behind
 from tests.hosts.machines import Machines
 
@@ -83,20 +82,36 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def existing(resources: list[tuple[str, str]]) -> list[str]:
-    """The names among these that are there."""
+Made = frozenset[tuple[str, str, int | str]]  # kind, name, and which of that name it is
+
+
+def existing(resources: list[tuple[str, str]]) -> Made:
+    """Those that are there. A name that is free again is soon another run's: by the numbers that
+    the kernel gives they differ."""
     client = docker_host.connect()
-    names: dict[str, list[Any]] = {
-        netns.NAMESPACE: run_tool(("ip", "netns", "list")).split(),
-        netns.BRIDGE: [line.split()[0] for line in run_tool(("ip", "-br", "link")).splitlines()],
-        docker_host.CONTAINER: [
-            each.name for each in client.containers.list(all=True, ignore_removed=True)
-        ],
-        docker_host.NETWORK: [each.name for each in client.networks.list()],
-        left_behind.RUN: [],  # it is kept, and marked
+    found: dict[str, dict[str, int | str]] = {
+        netns.NAMESPACE: _numbers("/run/netns", lambda path: path.stat().st_ino),
+        netns.BRIDGE: _numbers("/sys/class/net", lambda path: (path / "ifindex").read_text()),
+        docker_host.CONTAINER: {
+            str(each.name): str(each.id)
+            for each in client.containers.list(all=True, ignore_removed=True)
+        },
+        docker_host.NETWORK: {str(each.name): str(each.id) for each in client.networks.list()},
+        left_behind.RUN: {},  # it is kept, and marked
     }
     client.close()
-    return [name for kind, name in resources if name in names[kind]]
+    return frozenset(
+        (kind, name, found[kind][name]) for kind, name in resources if name in found[kind]
+    )
+
+
+def _numbers(directory: str, number: Callable[[Path], int | str]) -> dict[str, int | str]:
+    """By name, without those that go while it is read."""
+    found: dict[str, int | str] = {}
+    for path in Path(directory).glob("*"):
+        with suppress(OSError):
+            found[path.name] = number(path)
+    return found
 
 
 @pytest.fixture
@@ -121,27 +136,30 @@ def test_sigkill_leaves_nothing_after_the_next_command(
     host: str, begin: Callable[..., Harness]
 ) -> None:
     harness = begin(host)
-    made = harness.resources()
-    assert made
+    resources = harness.resources()
+    made = existing(resources)
     harness.process.kill()
     harness.process.wait()
-    assert existing(made)
+    assert made
+    assert existing(resources) == made
     listed = harness.neaptide("list", "--json")
     assert listed.returncode == 0, listed.stderr
     assert "ended what an earlier run left behind" in listed.stderr
-    assert existing(made) == []
+    assert not existing(resources) & made
     assert harness.resources() == []
 
 
 @pytest.mark.parametrize("host", [NETNS, pytest.param("docker", marks=pytest.mark.proof)])
 def test_ctrl_c_leaves_nothing(host: str, begin: Callable[..., Harness]) -> None:
     harness = begin(host)
-    made = harness.resources()
+    resources = harness.resources()
+    made = existing(resources)
+    assert made
     harness.process.send_signal(signal.SIGINT)
     assert harness.process.wait(DEADLINE_S) == UNKNOWN
     assert harness.process.stderr is not None
     assert "Traceback" not in harness.process.stderr.read()
-    assert existing(made) == []
+    assert not existing(resources) & made
     assert harness.resources() == []
 
 
