@@ -31,7 +31,10 @@ SITE: Final = "/opt/neaptide/site"  # what our broker imports, in the image
 _SUITE: Final = "bookworm"
 _PYTHON: Final = "3.11"  # of that suite
 _PACKAGES: Final = ("openjdk-17-jre-headless", "python3", "nftables")
-_IMPORTED: Final = ("kio", "kazoo", "crc32c", "cramjam", "javaproperties", "uvloop")
+_IMPORTED: Final = (
+    *("kio", "kazoo", "crc32c", "cramjam", "javaproperties", "uvloop"),
+    "google-re2",  # only where consumers subscribe by a pattern
+)
 _UNUSED: Final = ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/cache/apt")
 _UNUSED_FILES: Final = "var/lib/apt/lists"
 _ENVIRONMENT: Final = "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

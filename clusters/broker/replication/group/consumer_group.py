@@ -17,8 +17,6 @@ from enum import IntEnum, StrEnum
 from functools import lru_cache
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
-import re2
-
 from neaptide.clusters.broker.replication.group.assignors import (
     ASSIGNORS,
     Partitions,
@@ -166,6 +164,8 @@ def tombstones(group: ConsumerGroup) -> tuple[ConsumerGroupRecord, ...]:
 def compiled(pattern: str) -> Any:
     """A pattern of topics, in the syntax of RE2, as in Kafka: whatever a client says, it takes no
     more than time in proportion to the names. Raises InvalidPatternError."""
+    import re2  # most brokers do without
+
     options = re2.Options()
     options.log_errors = False
     try:
