@@ -57,18 +57,19 @@ from neaptide.clusters.broker.replication.interface.events import (
     RevocationExpiration,
 )
 from neaptide.clusters.broker.replication.leader import purgatory
-from neaptide.clusters.broker.replication.leader.produce import Appended, DelayedRecord, own_number
+from neaptide.clusters.broker.replication.leader.produce import (
+    COORDINATOR_ERRORS,
+    Appended,
+    DelayedRecord,
+    own_number,
+)
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.rule import rule
 
 # What a member is answered for what became of its group's records.
 _STORE_ERRORS = {
-    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
+    **COORDINATOR_ERRORS,
     Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
-    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
     Error.RECORD_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
 }
 

@@ -46,7 +46,12 @@ from neaptide.clusters.broker.replication.interface.events import (
     SyncGroupRequested,
 )
 from neaptide.clusters.broker.replication.leader import purgatory
-from neaptide.clusters.broker.replication.leader.produce import Appended, DelayedRecord, own_number
+from neaptide.clusters.broker.replication.leader.produce import (
+    COORDINATOR_ERRORS,
+    Appended,
+    DelayedRecord,
+    own_number,
+)
 from neaptide.clusters.broker.replication.model import TopicPartition, text_bytes
 from neaptide.clusters.broker.replication.rule import rule
 
@@ -54,14 +59,7 @@ NO_GENERATION = -1
 _PREPARING = GroupState.PREPARING_REBALANCE
 _COMPLETING = GroupState.COMPLETING_REBALANCE
 # What members are answered for what became of the record of their generation.
-_STORE_ERRORS = {
-    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
-    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
-    Error.REQUEST_TIMED_OUT: Error.REBALANCE_IN_PROGRESS,
-}
+_STORE_ERRORS = {**COORDINATOR_ERRORS, Error.REQUEST_TIMED_OUT: Error.REBALANCE_IN_PROGRESS}
 
 
 # --- join ----------------------------------------------------------------------------------------

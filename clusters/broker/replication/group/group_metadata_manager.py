@@ -35,11 +35,7 @@ from neaptide.clusters.broker.replication.rule import rule
 ALL = -1  # acks
 # What a commit is answered for what became of its append (GroupMetadataManager.storeOffsets).
 _ANSWERS = {
-    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
-    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
+    **produce.COORDINATOR_ERRORS,
     Error.RECORD_TOO_LARGE: Error.INVALID_COMMIT_OFFSET_SIZE,
 }
 

@@ -44,6 +44,15 @@ from neaptide.clusters.broker.replication.transaction.transaction_metadata impor
 )
 
 UNKNOWN = -1
+# What those whose coordinator has appended a record are answered for what became of it; some are
+# answered otherwise in more cases.
+COORDINATOR_ERRORS: Final[Mapping[Error, Error]] = {
+    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
+    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
+}
 NOTHING: Final[Mapping[TopicPartition, Error]] = {}
 
 

@@ -37,7 +37,11 @@ from neaptide.clusters.broker.replication.interface.events import (
     WriteTxnMarkersResponded,
 )
 from neaptide.clusters.broker.replication.leader import purgatory
-from neaptide.clusters.broker.replication.leader.produce import DelayedRecord, own_number
+from neaptide.clusters.broker.replication.leader.produce import (
+    COORDINATOR_ERRORS,
+    DelayedRecord,
+    own_number,
+)
 from neaptide.clusters.broker.replication.model import TEXT_MAX_BYTES, TopicPartition
 from neaptide.clusters.broker.replication.rule import rule
 from neaptide.clusters.broker.replication.transaction import (
@@ -57,12 +61,8 @@ from neaptide.clusters.broker.replication.transaction.transaction_state_manager 
 _COMMIT, _ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
 # What a producer is answered for what became of the record.
 _ANSWERS = {
-    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
+    **COORDINATOR_ERRORS,
     Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
-    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
 }
 
 
