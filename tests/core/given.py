@@ -9,6 +9,7 @@ from neaptide.clusters.broker.replication import broker as brokers
 from neaptide.clusters.broker.replication.broker import Broker, StoredReplica
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import (
@@ -178,6 +179,36 @@ def diverging_answer(
 def offsets_answer(one: Broker, offset: int) -> events.ListOffsetsResponded:
     listed = events.ListedOffset(T, Error.NONE, offset)
     return events.ListOffsetsResponded(LEADER_OF_A, in_flight(one), (listed,))
+
+
+G = TopicPartition(OFFSETS_TOPIC, 0)
+LIVE = tuple(BrokerRegistration(number, ()) for number in (A, B, C))
+
+
+class GroupCoordinator:
+    """Broker A, which leads the groups' partition; `requests` are counted from 100 on."""
+
+    def __init__(self, generation: str, isr: tuple[int, ...], settings: Mapping[str, str]) -> None:
+        self.isr = isr
+        self.broker: Broker = broker(generation, None, **settings)
+        self.last = 100
+        self.lead(A, 0)
+        self.do(events.CommittedOffsetsRead(G, {}))
+
+    def lead(self, leader: int, epoch: int) -> tuple[Effect, ...]:
+        wanted = {"min.insync.replicas": "1"}
+        state = events.PartitionState(
+            G, LeaderAndIsr(leader, epoch, self.isr, 1, epoch), (A, B, C), wanted
+        )
+        self.do(events.UpdateMetadataRequested(1, C, 1, (state,), LIVE, {OFFSETS_TOPIC: 1}))
+        return self.do(events.LeaderAndIsrRequested(1, C, 1, (state,), LIVE))
+
+    def do(self, event: object) -> tuple[Effect, ...]:
+        return step(self.broker, event, NOW)
+
+    def number(self) -> int:
+        self.last += 1
+        return self.last
 
 
 def one(done: tuple[Effect, ...], kind: type[Found]) -> Found:

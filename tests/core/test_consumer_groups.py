@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.assignors import (
     ASSIGNORS,
@@ -32,15 +31,11 @@ from neaptide.clusters.broker.replication.group.group_metadata import GroupMetad
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import (
-    BrokerRegistration,
     LeaderAndIsr,
     TopicPartition,
 )
-from neaptide.clusters.broker.replication.step import step
-from tests.core.given import NOW, A, B, C, T, broker, one
+from tests.core.given import LIVE, A, B, C, G, GroupCoordinator, T, one
 
-G = TopicPartition(OFFSETS_TOPIC, 0)
-LIVE = tuple(BrokerRegistration(number, ()) for number in (A, B, C))
 IDS = {"t": "AAAAAAAAAAAAAAAAAAAAAQ", "u": "AAAAAAAAAAAAAAAAAAAAAg"}
 NOBODY: Partitions = frozenset()
 
@@ -49,26 +44,10 @@ def parts(*numbers: int, topic: str = "t") -> Partitions:
     return frozenset(TopicIdPartition(IDS[topic], number) for number in numbers)
 
 
-class Coordinator:
-    """Broker A, which leads the groups' partition; `requests` are counted from 100 on."""
-
+class Coordinator(GroupCoordinator):
     def __init__(self, isr: tuple[int, ...] = (A,), partitions: int = 4, **more: str) -> None:
-        self.isr = isr
-        self.broker: Broker = broker("4.0", None, **more)
-        self.last = 100
-        self.lead(A, 0)
-        self.do(events.CommittedOffsetsRead(G, {}))
+        super().__init__("4.0", isr, more)
         self.topics(t=partitions)
-
-    def lead(self, leader: int, epoch: int) -> tuple[Effect, ...]:
-        state = events.PartitionState(
-            G,
-            LeaderAndIsr(leader, epoch, self.isr, 1, epoch),
-            (A, B, C),
-            {"min.insync.replicas": "1"},
-        )
-        self.do(events.UpdateMetadataRequested(1, C, 1, (state,), LIVE, {OFFSETS_TOPIC: 1}))
-        return self.do(events.LeaderAndIsrRequested(1, C, 1, (state,), LIVE))
 
     def topics(self, **partitions: int) -> None:
         """Topics with so many partitions are there from now on."""
@@ -84,13 +63,6 @@ class Coordinator:
             for number in range(count)
         )
         self.do(events.UpdateMetadataRequested(1, C, 1, states, LIVE, {OFFSETS_TOPIC: 1}))
-
-    def do(self, event: object) -> tuple[Effect, ...]:
-        return step(self.broker, event, NOW)
-
-    def number(self) -> int:
-        self.last += 1
-        return self.last
 
     @property
     def group(self) -> ConsumerGroup:

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import (
-    OFFSETS_TOPIC,
     OffsetAndMetadata,
     OffsetCommitRecord,
 )
@@ -26,46 +24,20 @@ from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import (
     LEADER_DURING_DELETE,
-    BrokerRegistration,
     LeaderAndIsr,
     TextTooLongError,
     TopicPartition,
 )
-from neaptide.clusters.broker.replication.step import step
-from tests.core.given import NOW, A, B, C, T, broker, did, one
+from tests.core.given import LIVE, A, B, C, G, GroupCoordinator, T, broker, did, one
 
-G = TopicPartition(OFFSETS_TOPIC, 0)
-LIVE = tuple(BrokerRegistration(number, ()) for number in (A, B, C))
 RANGE = (("range", b"r"),)
 NOTHING: Mapping[str, str] = {}
 BOTH = (("sticky", b"s"), ("range", b"r"))
 
 
-class Coordinator:
-    """Broker A, which leads the groups' partition; `requests` are counted from 100 on."""
-
+class Coordinator(GroupCoordinator):
     def __init__(self, isr: tuple[int, ...] = (A,), settings: Mapping[str, str] = NOTHING) -> None:
-        self.isr = isr
-        given = {"group.initial.rebalance.delay.ms": "0", **settings}
-        self.broker: Broker = broker("2.8", None, **given)
-        self.last = 100
-        self.lead(A, 0)
-        self.do(events.CommittedOffsetsRead(G, {}))
-
-    def lead(self, leader: int, epoch: int) -> tuple[Effect, ...]:
-        wanted = {"min.insync.replicas": "1"}
-        state = events.PartitionState(
-            G, LeaderAndIsr(leader, epoch, self.isr, 1, epoch), (A, B, C), wanted
-        )
-        self.do(events.UpdateMetadataRequested(1, C, 1, (state,), LIVE, {OFFSETS_TOPIC: 1}))
-        return self.do(events.LeaderAndIsrRequested(1, C, 1, (state,), LIVE))
-
-    def do(self, event: object) -> tuple[Effect, ...]:
-        return step(self.broker, event, NOW)
-
-    def number(self) -> int:
-        self.last += 1
-        return self.last
+        super().__init__("2.8", isr, {"group.initial.rebalance.delay.ms": "0", **settings})
 
     @property
     def group(self) -> Group:
