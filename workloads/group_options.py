@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-SHARE_LOCK_MS: Final = 3_000  # for how long a member of a share group has a record
+SHARE_LOCK_MS: Final = 4_000  # for how long a member of a share group has a record
 _INTERVAL_S: Final = 1.0
 AT_LEAST_ONCE, AT_MOST_ONCE, NEITHER = "at-least-once", "at-most-once", "neither"
 

@@ -153,6 +153,20 @@ def test_who_fails_joins_again_as_another(tmp_path: Path, monkeypatch: pytest.Mo
     assert len({row["process"] for row in rows}) == 2
 
 
+def test_who_comes_too_late_to_its_next_poll_joins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its library has still may be another's by then."""
+    monkeypatch.setattr(sharing, "_PATIENCE_S", 0.05)
+    both = {("t", 0): None, ("t", 1): None}
+    slow = Shared([FIRST, FIRST], [both, both])
+    play(tmp_path, slow, work_ms=100)
+    quick = Shared([FIRST, FIRST], [both, both])
+    monkeypatch.setattr(sharing, "_PATIENCE_S", 30)
+    play(tmp_path / "quick", quick)
+    assert (slow.joins, quick.joins) == (3, 1)
+
+
 def test_who_polled_in_vain_for_long_enough_is_at_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

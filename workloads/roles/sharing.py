@@ -5,6 +5,9 @@ A record is acquired for a time (`f` is `acquire`, `value` the delivery count), 
 (`acknowledge`, `value` is how). An acknowledgement is noted before it is asked for, so that one of
 a member that is killed is known, with an end that nobody knows. Who has polled in vain for longer
 than a record may be acquired is at rest (`share-rest`).
+
+A library may have records that it has not handed out yet. So who comes to its next poll too late
+joins again: what waits for it there may be another member's by then.
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ from neaptide.workloads.libraries.model import (
 from neaptide.workloads.roles.role import POLL_S, Role
 
 _REST_S: Final = 2 * SHARE_LOCK_MS / 1_000
+# Between two polls. Three brokers may have answered, and each poll hands out what one has given: so
+# nothing is handed out after it is another's.
+_PATIENCE_S: Final = SHARE_LOCK_MS / 1_000 / 4
 _ACKNOWLEDGE_S: Final = 10.0
 _CHURN_S: Final = (3.0, 8.0)
 _PAUSE_S: Final = 0.5
@@ -52,13 +58,15 @@ class ShareMember(Role):
         churns = self.task.options["churn"] == "leave"
         self._vain_since_ns = None
         consumer = self._joined()
-        leaves_at = time.monotonic() + self.chance.uniform(*_CHURN_S)
+        polled = time.monotonic()
+        leaves_at = polled + self.chance.uniform(*_CHURN_S)
         try:
-            while not self.stopping.is_set():
+            while not self.stopping.is_set() and time.monotonic() - polled < _PATIENCE_S:
                 if churns and self._vain_since_ns is None and time.monotonic() > leaves_at:
                     break  # who waits for the end stays
                 invoked_ns = self.desk.recorder.now_ns()
                 records = consumer.poll(POLL_S)
+                polled = time.monotonic()
                 if records:
                     self._vain_since_ns = None
                     self._serve(consumer, records, invoked_ns)
