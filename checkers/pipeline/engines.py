@@ -1,8 +1,9 @@
 """Which engine runs the rules of a check: by the sizes of its partitions and the cores at hand.
 
-DuckDB inside Spark's tasks needs less of a processor, but all rows of a partition are in one task:
-a run in few large partitions leaves most cores of a cluster idle. Spark SQL spreads the rows of one
-partition over all cores. The figures are those of `python -m tests.benchmarks.growth`.
+With DuckDB inside Spark's tasks all rows of a partition are in one task: a run in few large
+partitions leaves most cores of a cluster idle. Spark SQL spreads the rows of one partition over all
+cores, but first it needs its plan. A row costs both about as much processor time (`python -m
+tests.benchmarks.growth`, from a million operations on); Spark SQL sends it over the network, too.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from neaptide.checkers.pipeline.exchange import KEY
 from neaptide.checkers.pipeline.limits import is_local
 from neaptide.checkers.verdict import EngineName
 
-# Below this the plan of Spark SQL takes longer than any one task.
-LARGE_ROWS: Final = 20_000_000
-# How much processor time Spark SQL takes for what takes DuckDB 1.
-SPARK_COST: Final = 4.6
+# As many as a task of DuckDB judges while Spark SQL makes its plan.
+PLAN_ROWS: Final = 7_000_000
+# What a row costs Spark SQL, where it costs DuckDB 1: half of it is for what one machine has not.
+SPARK_COST: Final = 2.0
 _COUNTED: Final = 100_000  # rows, over all cores that are there
 
 
@@ -31,7 +32,7 @@ def engine_of(
     """For these runs; `operations` are theirs. On one machine the tasks of DuckDB share its cores,
     however few they are."""
     rows = sum(material.rows for material in materials)
-    if rows < LARGE_ROWS or is_local(spark):
+    if rows < PLAN_ROWS or is_local(spark):
         return "duckdb"
     return faster(rows, _largest(materials, operations), _cores(spark))
 
@@ -39,7 +40,7 @@ def engine_of(
 def faster(rows: int, largest: int, cores: int) -> EngineName:
     """Of so many rows, the most of one partition, on so many cores."""
     by_duckdb = max(largest, rows / cores)
-    by_spark = SPARK_COST * rows / cores
+    by_spark = PLAN_ROWS + SPARK_COST * rows / cores
     return "spark" if by_spark < by_duckdb else "duckdb"
 
 

@@ -8,8 +8,8 @@ comes what one more million of rows takes (`cpu_s_per_million_rows`), and from t
 a cluster would take: rows spread over its cores, but with DuckDB no partition over two of them. The
 start, the way of rows over a network, and stragglers are not in it.
 
-`spark_cost` is how many times DuckDB's processor time Spark SQL takes for the same rows, the figure
-of `checkers.pipeline.engines`. Every answer is compared with what was planted.
+`spark_cost` is how many times DuckDB's processor time Spark SQL takes for the same rows, without
+its plan: see `checkers.pipeline.engines`. Every answer is compared with what was planted.
 """
 
 from __future__ import annotations

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from neaptide.checkers.material import Material
-from neaptide.checkers.pipeline.engines import SPARK_COST, _largest_known, faster
+from neaptide.checkers.pipeline.engines import (
+    PLAN_ROWS,
+    SPARK_COST,
+    _largest_known,
+    faster,
+)
 from neaptide.results.run import FinalRead, Written
 from tests.checkers.histories import run_of
 
@@ -24,6 +29,8 @@ BILLION = 10**9
         (BILLION, BILLION // 8, 8, "duckdb"),
         (BILLION, BILLION // 100, 100, "duckdb"),
         (BILLION, BILLION // 10, 100, "spark"),
+        (PLAN_ROWS, PLAN_ROWS, 1_000, "duckdb"),  # the plan alone would take as long
+        (2 * PLAN_ROWS, 2 * PLAN_ROWS, 1_000, "spark"),
     ],
 )
 def test_a_few_large_partitions_on_many_cores_are_spread(
@@ -34,7 +41,7 @@ def test_a_few_large_partitions_on_many_cores_are_spread(
 
 def test_at_the_limit_both_take_as_long() -> None:
     cores = 100
-    largest = int(SPARK_COST * BILLION / cores)
+    largest = PLAN_ROWS + int(SPARK_COST * BILLION / cores)
     assert faster(BILLION, largest - 1, cores) == "duckdb"
     assert faster(BILLION, largest + 1, cores) == "spark"
 
