@@ -90,7 +90,7 @@ def existing(resources: list[tuple[str, str]]) -> Made:
     the kernel gives they differ."""
     client = docker_host.connect()
     found: dict[str, dict[str, int | str]] = {
-        netns.NAMESPACE: _numbers("/run/netns", lambda path: path.stat().st_ino),
+        netns.NAMESPACE: _numbers("/run/netns", _of_namespace),
         netns.BRIDGE: _numbers("/sys/class/net", lambda path: (path / "ifindex").read_text()),
         docker_host.CONTAINER: {
             str(each.name): str(each.id)
@@ -103,6 +103,12 @@ def existing(resources: list[tuple[str, str]]) -> Made:
     return frozenset(
         (kind, name, found[kind][name]) for kind, name in resources if name in found[kind]
     )
+
+
+def _of_namespace(path: Path) -> str:
+    """Its number may be used again: with the moment in which it was made."""
+    status = path.stat()
+    return f"{status.st_ino} {status.st_ctime_ns}"
 
 
 def _numbers(directory: str, number: Callable[[Path], int | str]) -> dict[str, int | str]:
