@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from kio.schema.types import GroupId, TopicName
-from kio.static.primitive import i16, i32, i64
+from kio.static.primitive import i8, i16, i32, i64
 
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.interface import effects
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.server.apis import cluster, fetch, group_membership, groups
 from neaptide.clusters.broker.server.apis.entities import duration, in_request
-from neaptide.clusters.broker.server.apis.row import PendingRequest, SendResponse
+from neaptide.clusters.broker.server.apis.row import PendingRequest, Refused, SendResponse
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, request_class
 from tests.server.given import CONNECTION, CONTEXT, read_again
@@ -47,6 +47,24 @@ def test_who_joins_a_group_is_called_by_a_name_that_nobody_else_has() -> None:
     assert len({event.new_member_id for event in events}) == 2
     assert all(event.must_know_member_id for event in events)
     assert events[0].client_host == "/127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_transaction"), [(0, False), (1, True), (2, None)], ids=["group", "id", "share"]
+)
+def test_nobody_coordinates_share_groups(kind: int, is_transaction: bool | None) -> None:
+    entity = request_class(Api.FIND_COORDINATOR, 6)(key_type=i8(kind), coordinator_keys=("a", "b"))
+    found = groups.decode_find_coordinator(*asked(entity), CONTEXT)
+    if is_transaction is None:
+        assert isinstance(found, Refused)
+        assert found.error is Error.INVALID_REQUEST
+        answered = groups.find_coordinator_error(found.event, found.error)
+        assert [(one.name, one.error) for one in answered.found] == [
+            ("a", Error.INVALID_REQUEST),
+            ("b", Error.INVALID_REQUEST),
+        ]
+    else:
+        assert found == events.FindCoordinatorRequested(9, ("a", "b"), is_transaction)
 
 
 @pytest.mark.parametrize(("length", "is_kept"), [(4_096, True), (4_097, False), (5_000, False)])

@@ -18,12 +18,14 @@ from neaptide.clusters.broker.server.apis.entities import NO_THROTTLE, by_topic,
 from neaptide.clusters.broker.server.apis.row import (
     ApiContext,
     PendingRequest,
+    Refused,
     Response,
     SendResponse,
 )
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, response_class
 
+_OF_A_GROUP, _OF_A_TRANSACTION = 0, 1  # types of coordinators
 _SEVERAL_COORDINATORS: Final = 4  # from this version of FindCoordinator on (KIP-699)
 _SEVERAL_GROUPS: Final = 8  # from this version of OffsetFetch on (KIP-709)
 METADATA_MAX_BYTES: Final = 4_096  # offset.metadata.max.bytes
@@ -33,11 +35,15 @@ METADATA_MAX_BYTES: Final = 4_096  # offset.metadata.max.bytes
 
 def decode_find_coordinator(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> events.FindCoordinatorRequested:
-    is_transaction = bool(getattr(entity, "key_type", 0))
+) -> events.FindCoordinatorRequested | Refused:
+    """Of groups and transactional ids: there are no share groups here (KIP-932)."""
+    kind = int(getattr(entity, "key_type", _OF_A_GROUP))
     has_several = request.header.version >= _SEVERAL_COORDINATORS
     names = entity.coordinator_keys if has_several else (entity.key,)
-    return events.FindCoordinatorRequested(request.id, tuple(map(str, names)), is_transaction)
+    named = tuple(map(str, names))
+    event = events.FindCoordinatorRequested(request.id, named, kind == _OF_A_TRANSACTION)
+    is_known = kind in (_OF_A_GROUP, _OF_A_TRANSACTION)
+    return event if is_known else Refused(event, Error.INVALID_REQUEST)
 
 
 def encode_find_coordinator(
