@@ -305,48 +305,24 @@ def _cycles_searched(seen: Seen) -> Iterator[str]:
         )
 
 
-def _losses_proved(seen: Seen) -> Iterator[str]:
-    unproven = seen.counts.anomalies.get("unproven-loss", 0)
-    if unproven:
-        yield (
-            f"{unproven} acknowledged records were not read at the end, but may not be lost: they"
-            " are on a replica's disk above the high watermark, or retention may have deleted them."
-        )
+def _no(doubt: str, sentence: str) -> Callable[[Seen], Iterator[str]]:
+    """There is none of that anomaly; `sentence` says `{}` how many there are."""
+
+    def why_not(seen: Seen) -> Iterator[str]:
+        if count := seen.counts.anomalies.get(doubt, 0):
+            yield sentence.format(count)
+
+    return why_not
 
 
-def _values_sent_once(seen: Seen) -> Iterator[str]:
-    repeated = seen.counts.anomalies.get("sent-twice", 0)
-    if repeated:
-        yield (
-            f"{repeated} values were sent more than once, to records without a mark, so that"
-            " nobody knows which of them was read: let each record have a mark, or a value of"
-            " its own."
-        )
+def _of_workload(name: str, doubt: str) -> Callable[[Seen], bool]:
+    """A run of that workload, or one in which its anomaly was found, whatever it is called."""
 
+    def applies(seen: Seen) -> bool:
+        is_named = seen.material.run is not None and seen.material.run.name == name
+        return is_named or doubt in seen.counts.anomalies
 
-def _is_stream(seen: Seen) -> bool:
-    is_named = seen.material.run is not None and seen.material.run.name == "stream"
-    return is_named or "unproven-stream" in seen.counts.anomalies
-
-
-def _inputs_known(seen: Seen) -> Iterator[str]:
-    unproven = seen.counts.anomalies.get("unproven-stream", 0)
-    if unproven:
-        yield f"Nothing says which inputs the outputs of {unproven} partitions belong to."
-
-
-def _is_shared(seen: Seen) -> bool:
-    is_named = seen.material.run is not None and seen.material.run.name == "share"
-    return is_named or "unproven-share-group" in seen.counts.anomalies
-
-
-def _share_group_rested(seen: Seen) -> Iterator[str]:
-    unproven = seen.counts.anomalies.get("unproven-share-group", 0)
-    if unproven:
-        yield (
-            f"The share group did not come to rest in {unproven} partitions: what it was not given"
-            " yet it may still have been given."
-        )
+    return applies
 
 
 PROOFS: Final = (
@@ -403,29 +379,44 @@ PROOFS: Final = (
     Proof(
         "losses",
         "For every acknowledged record that no final read found, it is known whether it is lost.",
-        _losses_proved,
+        _no(
+            "unproven-loss",
+            "{} acknowledged records were not read at the end, but may not be lost: they are on a"
+            " replica's disk above the high watermark, or retention may have deleted them.",
+        ),
         blocks=_never,
     ),
     Proof(
         "values",
         "Of each record it is known which send it came from: by its mark, or because its value was"
         " sent once.",
-        _values_sent_once,
+        _no(
+            "sent-twice",
+            "{} values were sent more than once, to records without a mark, so that nobody knows"
+            " which of them was read: let each record have a mark, or a value of its own.",
+        ),
         blocks=_never,
     ),
     Proof(
         "inputs",
         "It is known which inputs a stream had (only of the workload stream).",
-        _inputs_known,
-        _is_stream,
+        _no(
+            "unproven-stream",
+            "Nothing says which inputs the outputs of {} partitions belong to.",
+        ),
+        _of_workload("stream", "unproven-stream"),
         blocks=_never,
     ),
     Proof(
         "share-group",
         "The share group came to rest: what it was not given, it never would have been (only of the"
         " workload share).",
-        _share_group_rested,
-        _is_shared,
+        _no(
+            "unproven-share-group",
+            "The share group did not come to rest in {} partitions: what it was not given yet it"
+            " may still have been given.",
+        ),
+        _of_workload("share", "unproven-share-group"),
         blocks=_never,
     ),
     Proof(

@@ -435,7 +435,15 @@ def test_g3_what_cannot_be_recorded_changes_nothing() -> None:
     assert effects.SetTimer(events.MemberExpiration("g", "x"), 45_000) in here.silent("x")
     assert here.group == before
     here.do(events.TopicSettingsChanged(OFFSETS_TOPIC, {"min.insync.replicas": "1"}))
-    assert here.beat("x", -1).error is Error.NONE
+    here.join("y")
+    here.beat("x", 1)
+    before = here.group
+    here.do(events.TopicSettingsChanged(OFFSETS_TOPIC, {"min.insync.replicas": "2"}))
+    late = events.RevocationExpiration("g", "x")
+    assert effects.SetTimer(late, 45_000) in here.do(events.TimerFired(late))
+    assert here.group == before
+    here.do(events.TopicSettingsChanged(OFFSETS_TOPIC, {"min.insync.replicas": "1"}))
+    assert here.beat("x", -1).error is here.beat("y", -1).error is Error.NONE
     assert here.group.state is ConsumerGroupState.EMPTY
 
 

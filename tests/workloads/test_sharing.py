@@ -197,6 +197,22 @@ def test_who_could_not_join_is_not_at_rest(tmp_path: Path, monkeypatch: pytest.M
     assert play(tmp_path, shared) == []
 
 
+def test_who_polled_in_vain_and_then_failed_is_not_at_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "_REST_S", 0.0)
+
+    class Fails(Shared):
+        def poll(self, timeout_s: float) -> list[Acquired]:
+            if self.polls:
+                return super().poll(timeout_s)
+            assert self.member is not None
+            self.member.stop()
+            raise LibraryError("_TRANSPORT")
+
+    assert play(tmp_path, Fails([[]])) == []
+
+
 def test_an_acknowledgement_of_a_killed_member_is_known(tmp_path: Path) -> None:
     """It is noted before it is asked for: what is in no file of the recorder is found there."""
     run = tmp_path / "run"

@@ -10,6 +10,7 @@ from typing import Any, Final
 from confluent_kafka import (
     OFFSET_INVALID,
     AcknowledgeType,
+    IllegalStateException,
     KafkaError,
     KafkaException,
     TopicPartition,
@@ -359,6 +360,8 @@ def _translated() -> Iterator[None]:
         raise LibraryError(
             str(error.name()), aborts=error.txn_requires_abort(), again=error.retriable()
         ) from failed
+    except IllegalStateException as failed:  # what a share consumer had is another's
+        raise LibraryError("_STATE") from failed
 
 
 CONFLUENT: Final = Library(

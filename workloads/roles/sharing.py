@@ -36,13 +36,15 @@ _PAUSE_S: Final = 0.5
 
 
 class ShareMember(Role):
+    _vain_since_ns: int | None = None  # since when it has polled in vain
+
     def work(self) -> None:
         self._group = str(self.task.options["share_group"])
-        self._vain_since_ns: int | None = None  # since when it has polled in vain
         while not self.stopping.is_set():
             try:
                 self._be_member()
             except LibraryError:
+                self._vain_since_ns = None
                 self.stopping.wait(_PAUSE_S)  # nobody answers: it joins again
             self.logical.renew()
         if self._vain_since_ns is not None and self.is_idle:

@@ -339,12 +339,8 @@ def _leave(broker: Broker, event: ConsumerGroupHeartbeatRequested, now_ms: int) 
 
 def _fence(broker: Broker, change: _Change, member_id: str) -> None:
     """It is a member no more: the next heartbeat of another gives its partitions away."""
-    name = change.group.group
     _remove_member(change, member_id)
-    topics = _topics_of(broker, change.group.members)
-    if topics != tuple(change.group.topics.values()):
-        change.add(GroupTopicsRecord(name, topics))
-    change.add(GroupEpochRecord(name, change.group.epoch + 1))
+    _learn_topics(broker, change, is_changed=True)
 
 
 def _remove_member(change: _Change, member_id: str) -> None:
@@ -357,7 +353,7 @@ def _remove_member(change: _Change, member_id: str) -> None:
 @rule
 def on_member_expiration(broker: Broker, timer: MemberExpiration, now_ms: int) -> None:
     """Silent for its session time-out."""
-    _expire(broker, timer.group, timer.member_id, "its session is over", now_ms)
+    _expire(broker, timer, "its session is over", now_ms)
 
 
 @rule
@@ -365,12 +361,14 @@ def on_revocation_expiration(broker: Broker, timer: RevocationExpiration, now_ms
     group = broker.consumer_groups.get(timer.group)
     member = group.members.get(timer.member_id) if group else None
     if member is not None and member.state is MemberState.UNREVOKED_PARTITIONS:
-        why = "it has not given up its partitions in time"
-        _expire(broker, timer.group, timer.member_id, why, now_ms)
+        _expire(broker, timer, "it has not given up its partitions in time", now_ms)
 
 
-def _expire(broker: Broker, name: str, member_id: str, why: str, now_ms: int) -> None:
+def _expire(
+    broker: Broker, timer: MemberExpiration | RevocationExpiration, why: str, now_ms: int
+) -> None:
     """Where its end cannot be recorded now, it is tried again."""
+    name, member_id = timer.group, timer.member_id
     group = broker.consumer_groups.get(name)
     if group is None or member_id not in group.members:
         return
@@ -380,7 +378,7 @@ def _expire(broker: Broker, name: str, member_id: str, why: str, now_ms: int) ->
     if _commit(broker, change, None, now_ms):
         _cancel_timers(broker, name, member_id)
     else:
-        _watch(broker, name, member_id)
+        broker.set_timer(timer, broker.settings.group_consumer_session_timeout_ms)
 
 
 def end_group(broker: Broker, name: str, now_ms: int) -> Error:
