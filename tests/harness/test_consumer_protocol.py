@@ -20,6 +20,7 @@ from neaptide.clusters.hosts.place import LOCAL
 from neaptide.harness.testing.cluster import LiveCluster
 from neaptide.harness.testing.lab import Judge, Lab
 from tests.live.cluster import DEADLINE_S, until
+from tests.live.members import owned, polled
 from tests.proof import proof_but
 
 pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
@@ -86,18 +87,6 @@ def join(own_or_kafka: LiveCluster) -> Iterator[Join]:
     yield member
     for consumer in there:
         consumer.close()
-
-
-def owned(consumer: Consumer) -> set[int]:
-    return {one.partition for one in consumer.assignment() if one.topic == "t"}
-
-
-def polled(*consumers: Consumer) -> list[list[int]]:
-    """What each was handed in one poll."""
-    return [
-        [int(m.value() or b"") for m in consumer.consume(100, 0.1) if m.error() is None]
-        for consumer in consumers
-    ]
 
 
 def shared(*consumers: Consumer) -> bool:

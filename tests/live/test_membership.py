@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from neaptide.clusters.broker.replication.group.committed_offsets import partition_for
 from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster, running, until
+from tests.live.members import owned, polled
 from tests.proof import proof_but
 
 pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
@@ -59,19 +60,6 @@ def member(cluster: LiveCluster, group: str, more: Mapping[str, Any] | None = No
     consumer = Consumer(given)
     consumer.subscribe(["t"])
     return consumer
-
-
-def owned(consumer: Consumer) -> set[int]:
-    return {one.partition for one in consumer.assignment()}
-
-
-def polled(*consumers: Consumer) -> list[list[int]]:
-    """What each was handed in one poll."""
-    found = []
-    for consumer in consumers:
-        messages = consumer.consume(100, 0.1)
-        found.append([int(m.value() or b"") for m in messages if m.error() is None])
-    return found
 
 
 def shared(*consumers: Consumer) -> bool:
