@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import boto3
-import pyspark
 from moto.server import ThreadedMotoServer
 
-from neaptide.clusters.kafka.artifacts import class_path
+from tests.spark_jars import jars_beside_spark
 
 BUCKET: Final = "histories"
 _KEYS: Final = {"AWS_ACCESS_KEY_ID": "user", "AWS_SECRET_ACCESS_KEY": "secret"}
@@ -31,14 +30,8 @@ _BUNDLE: Final = "software.amazon.awssdk:bundle"
 
 
 def jars() -> list[Path]:
-    """Of hadoop-aws, without what Spark has. Raises MissingPartError."""
-    there = {_artifact(jar) for jar in Path(pyspark.__file__).parent.glob("jars/*.jar")}
-    fetched = map(Path, class_path(*_COORDINATES, without=[_BUNDLE]).split(":"))
-    return [jar for jar in fetched if _artifact(jar) not in there]
-
-
-def _artifact(jar: Path) -> str:
-    return jar.name.rstrip(".jar0123456789").rpartition("-")[0] or jar.name
+    """Of hadoop-aws. Raises MissingPartError."""
+    return jars_beside_spark(*_COORDINATES, without=[_BUNDLE])
 
 
 @dataclass(frozen=True)
