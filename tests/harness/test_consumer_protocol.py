@@ -206,3 +206,28 @@ def test_g6_a_group_changes_its_protocol_when_nobody_is_in_it(join: Join) -> Non
     classic.close()
     again = join("changes")
     until(lambda: shared(again), "the next has all of them")
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_g6_members_change_the_protocol_one_by_one_and_change_it_back(
+    join: Join, assignor: str
+) -> None:
+    """As an application that is started anew, member by member, with another setting."""
+    name = f"moves-{assignor}"
+    classic = {
+        "group.protocol": "classic",
+        "partition.assignment.strategy": assignor,
+        "session.timeout.ms": 6_000,
+        "heartbeat.interval.ms": 300,
+    }
+    members = [join(name, classic) for _ in range(2)]
+    until(lambda: shared(*members), "the classic members share")
+    members[0].commit(offsets=[TopicPartition("t", 0, 3)], asynchronous=False)
+    for more in ({}, classic):
+        for at in range(2):
+            members.append(join(name, more))
+            until(lambda: shared(*members), f"the three share ({at}, {more})")
+            members.pop(0).close()
+            until(lambda: shared(*members), f"the two share ({at}, {more})")
+            [position] = members[-1].committed([TopicPartition("t", 0)], DEADLINE_S)
+            assert position.offset == 3

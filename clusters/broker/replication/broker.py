@@ -37,6 +37,7 @@ from neaptide.clusters.broker.replication.interface.effects import (
 )
 from neaptide.clusters.broker.replication.interface.events import (
     AlteredPartition,
+    ClassicMemberExpiration,
     FetcherId,
     InitProducerIdRequested,
     ProduceRequested,
@@ -191,6 +192,7 @@ class Broker:
     pending_offsets: dict[TopicPartition, PendingOffsets] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)  # of the classic protocol
     consumer_groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    expected: frozenset[ClassicMemberExpiration] = frozenset()
     # Of the transactional ids that this broker coordinates: the leader epochs of its partitions of
     # `__transaction_state`, the transactions, and the markers that are not written yet.
     coordinator_epochs: dict[TopicPartition, int] = field(default_factory=dict)
@@ -233,6 +235,7 @@ class Broker:
             pending_offsets=dict(self.pending_offsets),
             groups=dict(self.groups),
             consumer_groups=dict(self.consumer_groups),
+            expected=self.expected,
             coordinator_epochs=dict(self.coordinator_epochs),
             transactions=dict(self.transactions),
             unmarked=dict(self.unmarked),

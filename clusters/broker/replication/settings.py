@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Final, get_type_hints
 
 from neaptide.clusters.broker.replication.generation import Generation
@@ -18,6 +19,23 @@ RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 class InvalidSettingError(Exception):
     """A setting whose value is not of its type or out of its range."""
+
+
+class MigrationPolicy(StrEnum):
+    """Between which protocols a group that has members may change (KIP-848)."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"  # from the classic to the consumer protocol
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +56,7 @@ class ReplicationSettings:
     default_replication_factor: int = 1
     group_consumer_heartbeat_interval_ms: int = 5_000
     group_consumer_max_size: int = 2**31 - 1
+    group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     group_consumer_session_timeout_ms: int = 45_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 2**31 - 1
@@ -96,6 +115,14 @@ def _as_replica_selector(name: str, text: str) -> str:
     return text
 
 
+def _as_migration_policy(name: str, text: str) -> MigrationPolicy:
+    try:
+        return MigrationPolicy(text.lower())
+    except ValueError:
+        known = ", ".join(MigrationPolicy)
+        raise InvalidSettingError(f"{name} may be {known}, not {text!r}") from None
+
+
 def _as_int(name: str, text: str) -> int:
     try:
         return int(text)
@@ -128,6 +155,7 @@ _PARSERS: Final[Mapping[type, Callable[[str, str], bool | int | str]]] = {
     bool: _as_bool,
     int: _as_int,
     str: _as_replica_selector,
+    MigrationPolicy: _as_migration_policy,
 }
 
 

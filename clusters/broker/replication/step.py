@@ -27,6 +27,7 @@ from neaptide.clusters.broker.replication.controller import (
 from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
 from neaptide.clusters.broker.replication.follower import replica_fetcher_manager
 from neaptide.clusters.broker.replication.group import (
+    classic_member,
     consumer_group_heartbeat,
     group_administration,
     group_coordinator,
@@ -177,6 +178,7 @@ _TIMERS: Final[Mapping[type, Handler]] = {
     events.DelayedOperationExpired: _on_expired,
     events.MemberExpiration: _on_member_expired,
     events.RevocationExpiration: consumer_group_heartbeat.on_revocation_expiration,
+    events.ClassicMemberExpiration: consumer_group_heartbeat.on_classic_member_expiration,
     events.RebalanceExpiration: group_membership.on_rebalance_expiration,
     events.TransactionExpiration: transaction_coordinator.on_transaction_expiration,
     events.MarkerRetry: transaction_coordinator.on_marker_retry,
@@ -206,10 +208,10 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.OffsetCommitRequested: group_coordinator.on_offset_commit,
     events.TxnOffsetCommitRequested: group_coordinator.on_txn_offset_commit,
     events.OffsetFetchRequested: group_coordinator.on_offset_fetch,
-    events.JoinGroupRequested: group_membership.on_join_group,
-    events.SyncGroupRequested: group_membership.on_sync_group,
-    events.HeartbeatRequested: group_membership.on_heartbeat,
-    events.LeaveGroupRequested: group_membership.on_leave_group,
+    events.JoinGroupRequested: classic_member.on_join_group,
+    events.SyncGroupRequested: classic_member.on_sync_group,
+    events.HeartbeatRequested: classic_member.on_heartbeat,
+    events.LeaveGroupRequested: classic_member.on_leave_group,
     events.ConsumerGroupHeartbeatRequested: (consumer_group_heartbeat.on_consumer_group_heartbeat),
     events.ConsumerGroupDescribeRequested: group_administration.on_consumer_group_describe,
     events.DescribeGroupsRequested: group_administration.on_describe_groups,

@@ -22,6 +22,7 @@ from kio.static.primitive import i8, i16, i32
 
 from neaptide.clusters.broker.replication.group.assignors import Partitions, TopicIdPartition
 from neaptide.clusters.broker.replication.group.consumer_group import (
+    ClassicProtocol,
     ConsumerGroupMember,
     ConsumerGroupRecord,
     CurrentAssignmentRecord,
@@ -52,6 +53,7 @@ _INT8: Final = {"kafka_type": "int8"}
 _INT32: Final = {"kafka_type": "int32"}
 _STRING: Final = {"kafka_type": "string"}
 _UUID: Final = {"kafka_type": "uuid"}
+_BYTES: Final = {"kafka_type": "bytes"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +81,18 @@ class _Topics(_Flexible):
 
 
 @dataclass(frozen=True, kw_only=True)
+class _ClassicProtocol(_Flexible):
+    name: str = field(metadata=_STRING)
+    metadata: bytes = field(metadata=_BYTES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Classic(_Flexible):
+    session_timeout_ms: i32 = field(metadata=_INT32)
+    supported_protocols: tuple[_ClassicProtocol, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Member(_Flexible):
     instance_id: str | None = field(metadata=_STRING)
     rack_id: str | None = field(metadata=_STRING)
@@ -88,6 +102,7 @@ class _Member(_Flexible):
     subscribed_topic_regex: str | None = field(metadata=_STRING)
     rebalance_timeout_ms: i32 = field(metadata=_INT32)
     server_assignor: str | None = field(metadata=_STRING)
+    classic_member_metadata: _Classic | None = field(metadata={"tag": 0}, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +180,37 @@ def _member(member: ConsumerGroupMember) -> _Member:
         subscribed_topic_regex=member.topic_regex,
         rebalance_timeout_ms=i32(member.rebalance_timeout_ms),
         server_assignor=member.server_assignor,
+        classic_member_metadata=None if member.classic is None else _classic(member.classic),
+    )
+
+
+def _classic(classic: ClassicProtocol) -> _Classic:
+    return _Classic(
+        session_timeout_ms=i32(classic.session_timeout_ms),
+        supported_protocols=tuple(
+            _ClassicProtocol(name=name, metadata=data) for name, data in classic.protocols
+        ),
+    )
+
+
+def _read_member(read: _Member, member_id: str) -> ConsumerGroupMember:
+    classic = read.classic_member_metadata
+    return ConsumerGroupMember(
+        member_id,
+        read.instance_id,
+        read.rack_id,
+        read.client_id,
+        read.client_host,
+        int(read.rebalance_timeout_ms),
+        tuple(map(str, read.subscribed_topic_names)),
+        read.subscribed_topic_regex,
+        read.server_assignor,
+        classic=None
+        if classic is None
+        else ClassicProtocol(
+            int(classic.session_timeout_ms),
+            tuple((one.name, one.metadata) for one in classic.supported_protocols),
+        ),
     )
 
 
@@ -195,23 +241,7 @@ class _Kind(NamedTuple):
 _KINDS: Final[Mapping[int, _Kind]] = {
     3: _Kind(GroupEpochRecord, _Epoch, _epoch, lambda read, _: int(read.epoch)),
     4: _Kind(GroupTopicsRecord, _Topics, _topics, lambda read, _: _read_topics(read)),
-    5: _Kind(
-        MemberMetadataRecord,
-        _Member,
-        _member,
-        lambda read, member_id: ConsumerGroupMember(
-            member_id,
-            read.instance_id,
-            read.rack_id,
-            read.client_id,
-            read.client_host,
-            int(read.rebalance_timeout_ms),
-            tuple(map(str, read.subscribed_topic_names)),
-            read.subscribed_topic_regex,
-            read.server_assignor,
-        ),
-        of_member=True,
-    ),
+    5: _Kind(MemberMetadataRecord, _Member, _member, _read_member, of_member=True),
     6: _Kind(TargetEpochRecord, _Epoch, _epoch, lambda read, _: int(read.epoch)),
     7: _Kind(
         TargetRecord,

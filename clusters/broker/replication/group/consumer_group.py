@@ -17,6 +17,7 @@ from enum import IntEnum, StrEnum
 from functools import lru_cache
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.assignors import (
     ASSIGNORS,
     Partitions,
@@ -58,9 +59,24 @@ class SubscribedTopic(NamedTuple):
     partitions: int
 
 
+class ClassicProtocol(NamedTuple):
+    """Of a member of the classic protocol, in a group that has others of the consumer protocol."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]  # names and subscriptions
+
+    @property
+    def name(self) -> str:
+        """The one that the member is answered: it assigns nothing by it."""
+        return self.protocols[0][0]
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMember:
-    """`assigned`: what it may read now; `revoking`: what it was asked to give up, and has not."""
+    """`assigned`: what it may read now; `revoking`: what it was asked to give up, and has not.
+
+    `classic`: None for a member of the consumer protocol.
+    """
 
     member_id: str
     group_instance_id: str | None = None
@@ -76,6 +92,7 @@ class ConsumerGroupMember:
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NOTHING
     revoking: Partitions = NOTHING
+    classic: ClassicProtocol | None = None
 
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == epoch
@@ -124,8 +141,36 @@ class ConsumerGroup:
         members = self.members.values()
         return next((one for one in members if one.group_instance_id == group_instance_id), None)
 
+    @property
+    def is_classic(self) -> bool:
+        """Whether nobody but members of the classic protocol is left."""
+        return bool(self.members) and all(one.classic for one in self.members.values())
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a member of the classic protocol can join: one must be all such members'."""
+        each = [dict(one.classic.protocols) for one in self.members.values() if one.classic]
+        return protocol_type == self.protocol_type and any(
+            all(name in protocols for protocols in each) for name in names
+        )
+
+    def epoch_error(self, member_id: str, epoch: int) -> Error:
+        """Whether a commit, or a question for what is committed, is one of a member in its epoch,
+        or one of an operator where there are none."""
+        if epoch < 0 and not self.members:
+            return Error.NONE
+        member = self.members.get(member_id)
+        if member is None:
+            return Error.UNKNOWN_MEMBER_ID
+        if member.member_epoch == epoch:
+            return Error.NONE
+        return Error.STALE_MEMBER_EPOCH if member.classic is None else Error.ILLEGAL_GENERATION
+
     def target(self, member_id: str) -> Partitions:
         return self.targets.get(member_id, NOTHING)
+
+    def waits_for_others(self, member: ConsumerGroupMember) -> bool:
+        """Whether another has still what the member is to get."""
+        return bool((self.target(member.member_id) - member.assigned) & self.owned_by_members())
 
     def owned_by_members(self) -> Partitions:
         """What some member has, or has not given up yet."""
@@ -264,7 +309,9 @@ class MemberMetadataRecord(NamedTuple):
             return _size(self.group, self.member_id)
         own = one.group_instance_id, one.rack_id, one.client_id, one.client_host
         wanted = one.topic_regex, one.server_assignor, *one.topic_names
-        return _size(self.group, self.member_id, *own, *wanted)
+        classic = () if one.classic is None else one.classic.protocols
+        size = _size(self.group, self.member_id, *own, *wanted)
+        return size + sum(text_bytes(name) + len(data) + 10 for name, data in classic)
 
 
 class TargetEpochRecord(NamedTuple):

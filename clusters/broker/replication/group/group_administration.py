@@ -10,12 +10,12 @@ from collections.abc import Collection
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.group import consumer_group_heartbeat
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     OffsetCommitRecord,
     with_committed,
 )
 from neaptide.clusters.broker.replication.group.consumer_group import ConsumerGroup
+from neaptide.clusters.broker.replication.group.consumer_group_change import end_group
 from neaptide.clusters.broker.replication.group.group_metadata import (
     Group,
     GroupMetadataRecord,
@@ -96,7 +96,7 @@ def _delete(broker: Broker, name: str, now_ms: int) -> Error:
         return error
     group = known_group(broker, name)
     if name in broker.consumer_groups:
-        error = consumer_group_heartbeat.end_group(broker, name, now_ms)
+        error = end_group(broker, name, now_ms)
         if error is not Error.NONE:
             return error
     elif group is None:

@@ -20,7 +20,6 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     OffsetCommitRecord,
     partition_for,
 )
-from neaptide.clusters.broker.replication.group.consumer_group_heartbeat import epoch_error
 from neaptide.clusters.broker.replication.group.group_membership import commit_error
 from neaptide.clusters.broker.replication.group.group_metadata_manager import (
     add_pending,
@@ -168,7 +167,7 @@ def _fetched(broker: Broker, asked: WantedOffsets, *, is_stable: bool) -> Fetche
     group = broker.consumer_groups.get(asked.group)
     is_of_member = asked.member_id or asked.member_epoch >= 0
     if error is Error.NONE and group is not None and is_of_member:
-        error = epoch_error(group, asked.member_id, asked.member_epoch)
+        error = group.epoch_error(asked.member_id, asked.member_epoch)
     known = broker.committed_offsets[topic_partition] if error is Error.NONE else {}
     wanted = asked.partitions
     if wanted is None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.group import consumer_group_heartbeat
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     OFFSETS_TOPIC,
     partition_for,
@@ -71,7 +70,7 @@ def on_join_group(broker: Broker, event: JoinGroupRequested, now_ms: int) -> Non
     of_member = (event.member_id, event.new_member_id, event.group_instance_id, event.client_id)
     for text in (event.group, event.protocol_type, *of_member, *names):
         text_bytes(text)
-    group, error = _joined_group(broker, event, now_ms)
+    group, error = _joined_group(broker, event)
     if error is not Error.NONE:
         _refuse(broker, event.request, error, event.member_id)
         return
@@ -85,21 +84,22 @@ def on_join_group(broker: Broker, event: JoinGroupRequested, now_ms: int) -> Non
         _join_again(broker, group, event, now_ms)
 
 
-def _joined_group(broker: Broker, event: JoinGroupRequested, now_ms: int) -> tuple[Group, Error]:
-    """A group of the consumer protocol gives way where nobody is a member of it."""
+def joining_error(broker: Broker, event: JoinGroupRequested) -> Error:
+    """Whatever the group is."""
     _, error = coordinated(broker, event.group)
-    if event.group in broker.consumer_groups:
-        error = consumer_group_heartbeat.end_group(broker, event.group, now_ms)
-        if error is Error.NON_EMPTY_GROUP:
-            error = Error.INCONSISTENT_GROUP_PROTOCOL
-    group = known_group(broker, event.group)
     settings = broker.settings
     timeouts = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
     if not event.group:
-        error = Error.INVALID_GROUP_ID
-    elif error is Error.NONE and not timeouts[0] <= event.session_timeout_ms <= timeouts[1]:
-        error = Error.INVALID_SESSION_TIMEOUT
-    elif error is Error.NONE and group is None and event.member_id:
+        return Error.INVALID_GROUP_ID
+    if error is Error.NONE and not timeouts[0] <= event.session_timeout_ms <= timeouts[1]:
+        return Error.INVALID_SESSION_TIMEOUT
+    return error
+
+
+def _joined_group(broker: Broker, event: JoinGroupRequested) -> tuple[Group, Error]:
+    error = joining_error(broker, event)
+    group = known_group(broker, event.group)
+    if error is Error.NONE and group is None and event.member_id:
         error = Error.UNKNOWN_MEMBER_ID
     elif error is Error.NONE and group is not None and _is_full(broker, group, event.member_id):
         error = Error.GROUP_MAX_SIZE_REACHED
@@ -165,7 +165,7 @@ def _add(
         pending=tuple(one for one in group.pending if one != member_id),
         has_new_member=group.state is _PREPARING or group.has_new_member,
     )
-    _rebalance(broker, joined, now_ms)
+    rebalance(broker, joined, now_ms)
 
 
 def _update(
@@ -179,7 +179,7 @@ def _update(
         session_timeout_ms=event.session_timeout_ms,
         joining=event.request,
     )
-    _rebalance(broker, group.with_member(changed), now_ms)
+    rebalance(broker, group.with_member(changed), now_ms)
 
 
 def _replace_static(
@@ -205,7 +205,7 @@ def _replace_static(
     before = group.leader
     group = replace(group, members=members, leader=leader)
     if group.state is not GroupState.STABLE or group.selected_protocol() != group.protocol:
-        _rebalance(broker, group, now_ms)
+        rebalance(broker, group, now_ms)
         return
     _put(broker, group)
     assignments = {name: one.assignment for name, one in members.items()}
@@ -222,7 +222,7 @@ def _refuse(broker: Broker, request: int, error: Error, member_id: str) -> None:
 
 
 @rule
-def _rebalance(broker: Broker, group: Group, now_ms: int) -> None:
+def rebalance(broker: Broker, group: Group, now_ms: int) -> None:
     """All members are to join again; where that has begun, it may be complete now."""
     if group.state is _PREPARING:
         _put(broker, group)
@@ -517,7 +517,7 @@ def _remove(broker: Broker, group: Group, member_id: str, now_ms: int) -> None:
     _answer_waiting(broker, group.members[member_id], Error.UNKNOWN_MEMBER_ID)
     left = group.without(member_id)
     if left.state is GroupState.STABLE or left.state is _COMPLETING or left.state is _PREPARING:
-        _rebalance(broker, left, now_ms)
+        rebalance(broker, left, now_ms)
     else:
         _put(broker, left)
 
@@ -542,7 +542,7 @@ def commit_error(
     """Whether a commit is one of a member, or of a group that has none. Of a member of the classic
     protocol it is a heartbeat, too."""
     if (consumer_group := broker.consumer_groups.get(name)) is not None:
-        return consumer_group_heartbeat.epoch_error(consumer_group, member_id, generation_id)
+        return consumer_group.epoch_error(member_id, generation_id)
     group = known_group(broker, name)
     if generation_id < 0 and (group is None or group.state is GroupState.EMPTY):
         return Error.NONE
@@ -599,23 +599,30 @@ def _watch(broker: Broker, name: str, member: Member) -> None:
 
 
 def on_groups_read(broker: Broker, event: CommittedOffsetsRead, now_ms: int) -> None:
-    """This broker coordinates them now: their members' session time-outs begin."""
     for record in event.groups:
-        group = group_of(record)
-        _put(broker, group)
-        for member in group.members.values():
-            _watch(broker, group.group, member)
+        take_group(broker, group_of(record))
+
+
+def take_group(broker: Broker, group: Group) -> None:
+    """This broker coordinates it now: its members' session time-outs begin."""
+    _put(broker, group)
+    for member in group.members.values():
+        _watch(broker, group.group, member)
 
 
 def on_resignation(broker: Broker, topic_partition: TopicPartition) -> None:
     """Another broker coordinates them: whoever waits is to look for it."""
     partitions = broker.metadata.partition_counts.get(OFFSETS_TOPIC, 1)
     for group in tuple(broker.groups.values()):
-        if partition_for(group.group, partitions) != topic_partition:
-            continue
-        for member in group.members.values():
-            _answer_waiting(broker, member, Error.NOT_COORDINATOR)
-        for member_id in (*group.members, *group.pending):
-            broker.cancel_timer(MemberExpiration(group.group, member_id))
-        broker.cancel_timer(RebalanceExpiration(group.group))
-        del broker.groups[group.group]
+        if partition_for(group.group, partitions) == topic_partition:
+            forget_group(broker, group, Error.NOT_COORDINATOR)
+
+
+def forget_group(broker: Broker, group: Group, error: Error) -> None:
+    """It is not coordinated here, or not as a classic one. `error`: for who waits."""
+    for member in group.members.values():
+        _answer_waiting(broker, member, error)
+    for member_id in (*group.members, *group.pending):
+        broker.cancel_timer(MemberExpiration(group.group, member_id))
+    broker.cancel_timer(RebalanceExpiration(group.group))
+    broker.groups.pop(group.group, None)

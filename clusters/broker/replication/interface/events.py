@@ -861,6 +861,15 @@ class RevocationExpiration:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassicMemberExpiration:
+    """Timer: a member of the classic protocol, in a group of the consumer protocol, has had as long
+    to join again, or to ask for its assignment, as it may."""
+
+    group: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionExpiration:
     """Timer: every transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 
@@ -877,6 +886,7 @@ Timer = (
     | MemberExpiration
     | RebalanceExpiration
     | RevocationExpiration
+    | ClassicMemberExpiration
     | AlterPartitionRetry
     | IsrChangePropagation
     | HighWatermarkCheckpoint

@@ -38,6 +38,7 @@ from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, response_class
 from neaptide.clusters.broker.wire.topic_ids import uuid_of
 
+_CLASSIC_MEMBER: Final = i8(0)
 _CONSUMER_MEMBER: Final = i8(1)
 _NOBODY_ASKED: Final = i32(-(2**31))  # what operations are allowed
 
@@ -159,7 +160,7 @@ def _consumer_member(
         subscribed_topic_regex=member.topic_regex,
         assignment=assignment(member.assigned),
         target_assignment=assignment(group.target(member.member_id)),
-        member_type=_CONSUMER_MEMBER,
+        member_type=_CLASSIC_MEMBER if member.classic else _CONSUMER_MEMBER,
     )
 
 
