@@ -11,6 +11,7 @@ import pytest
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.group.assignors import Partitions, TopicIdPartition
 from neaptide.clusters.broker.replication.group.consumer_group import (
+    ClassicProtocol,
     ConsumerGroupMember,
     ConsumerGroupRecord,
     CurrentAssignmentRecord,
@@ -41,6 +42,15 @@ def parts(*numbers: int) -> Partitions:
 METADATA = ConsumerGroupMember(
     Y, "y", "r", "y", "/127.0.0.1", 300_000, ("t",), "", server_assignor="range"
 )
+CLASSIC_ID = "i-ba1ff886-fa1b-48c1-8e9f-bc4b46965a89"
+_SUBSCRIPTION = (
+    "00030000000100017400000017000000010001740000000200000000000000010000000100000001000174000000"
+    "020000000000000001000000010000"
+)
+CLASSIC = ConsumerGroupMember(
+    CLASSIC_ID, "i", None, "c", "/127.0.0.1", 300_000, ("t",), "", server_assignor=None,
+    classic=ClassicProtocol(6_000, (("cooperative-sticky", bytes.fromhex(_SUBSCRIPTION)),)),
+)  # fmt: skip
 OF_PATTERN = ConsumerGroupMember(
     Z, None, None, "z", "/127.0.0.1", 300_000, (), "(^t.*)", server_assignor=None
 )
@@ -71,6 +81,12 @@ OF_KAFKA: list[tuple[ConsumerGroupRecord, str, str]] = [
         "0005000170001670695452504153795147716b4b7a6f36474a61354b51",
         "00000000027a0b2f3132372e302e302e310107285e742e2a29000493e00001000100",
     ),
+    (
+        MemberMetadataRecord("g", CLASSIC_ID, CLASSIC),
+        f"00050001670026{CLASSIC_ID.encode().hex()}",
+        "000002690002630b2f3132372e302e302e3102027401000493e00001005901000017700213636f6f706572617469"
+        f"76652d737469636b793e{_SUBSCRIPTION}0000",
+    ),
     (TargetEpochRecord("g", 2), "0006000167", "00000000000200"),
     (
         TargetRecord("g", Y, parts(2, 3)),
@@ -94,14 +110,15 @@ OF_KAFKA: list[tuple[ConsumerGroupRecord, str, str]] = [
 def test_g3_what_kafka_has_written_is_read_and_written_again(
     record: ConsumerGroupRecord, key: str, value: str
 ) -> None:
-    """Kafka ends the metadata of a member with a tagged field that says null: nothing is lost when
-    it is left out."""
     assert decode(bytes.fromhex(key), bytes.fromhex(value)) == record
-    ours = encode(record, NOW_MS, NEW)
-    assert ours[0] == bytes.fromhex(key)
-    assert decode(*ours) == record
-    if not isinstance(record, MemberMetadataRecord):
-        assert ours[1] == bytes.fromhex(value)
+    assert encode(record, NOW_MS, NEW) == (bytes.fromhex(key), bytes.fromhex(value))
+
+
+def test_g3_a_member_without_the_tagged_field_is_read_too() -> None:
+    """As earlier versions of ours wrote it."""
+    key, value = encode(MemberMetadataRecord("g", Y, METADATA), NOW_MS, NEW)
+    assert value is not None
+    assert decode(key, value.removesuffix(b"\x01\x00\x01\x00") + b"\x00") == OF_KAFKA[2][0]
 
 
 def test_g3_what_a_later_kafka_writes_says_nothing() -> None:
@@ -128,7 +145,7 @@ def test_g3_a_log_says_what_became_of_a_group(open_log: OpenLog) -> None:
     assert (g.group, g.epoch, g.target_epoch) == ("g", 2, 2)
     assert g.topics == {"t": SubscribedTopic("t", ID, 4)}
     assert g.targets == {Y: parts(2, 3)}
-    assert g.members == {Y: METADATA, X: AWAY}
+    assert g.members == {Y: METADATA, CLASSIC_ID: CLASSIC, X: AWAY}
     assert p.members == {Z: OF_PATTERN}
     ended = [encode(record, NOW_MS, NEW) for record in tombstones(g)]
     data = bytearray(record_batch(ended, NOW_MS))

@@ -42,6 +42,12 @@ from neaptide.clusters.broker.wire.topic_ids import text_of, uuid_of
 _VERSION: Final = struct.pack(">h", 0)
 
 
+# Kafka ends the metadata of a member that is not classic with a tagged field that says null, which
+# kio neither reads nor writes.
+_NO_TAGS: Final = b"\x00"
+_TAG_OF_NONE: Final = b"\x01\x00\x01\x00"
+
+
 class _Flexible:
     __type__: ClassVar = EntityType.data
     __version__: ClassVar[i16] = i16(0)
@@ -88,8 +94,14 @@ class _ClassicProtocol(_Flexible):
 
 @dataclass(frozen=True, kw_only=True)
 class _Classic(_Flexible):
+    """Kafka says in a byte of its own whether there is one."""
+
+    is_there: i8 = field(metadata=_INT8)
     session_timeout_ms: i32 = field(metadata=_INT32)
     supported_protocols: tuple[_ClassicProtocol, ...]
+
+
+_NOT_CLASSIC: Final = _Classic(is_there=i8(0), session_timeout_ms=i32(0), supported_protocols=())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +114,7 @@ class _Member(_Flexible):
     subscribed_topic_regex: str | None = field(metadata=_STRING)
     rebalance_timeout_ms: i32 = field(metadata=_INT32)
     server_assignor: str | None = field(metadata=_STRING)
-    classic_member_metadata: _Classic | None = field(metadata={"tag": 0}, default=None)
+    classic_member_metadata: _Classic = field(metadata={"tag": 0}, default=_NOT_CLASSIC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,12 +192,13 @@ def _member(member: ConsumerGroupMember) -> _Member:
         subscribed_topic_regex=member.topic_regex,
         rebalance_timeout_ms=i32(member.rebalance_timeout_ms),
         server_assignor=member.server_assignor,
-        classic_member_metadata=None if member.classic is None else _classic(member.classic),
+        classic_member_metadata=_classic(member.classic) if member.classic else _NOT_CLASSIC,
     )
 
 
 def _classic(classic: ClassicProtocol) -> _Classic:
     return _Classic(
+        is_there=i8(1),
         session_timeout_ms=i32(classic.session_timeout_ms),
         supported_protocols=tuple(
             _ClassicProtocol(name=name, metadata=data) for name, data in classic.protocols
@@ -205,12 +218,12 @@ def _read_member(read: _Member, member_id: str) -> ConsumerGroupMember:
         tuple(map(str, read.subscribed_topic_names)),
         read.subscribed_topic_regex,
         read.server_assignor,
-        classic=None
-        if classic is None
-        else ClassicProtocol(
+        classic=ClassicProtocol(
             int(classic.session_timeout_ms),
             tuple((one.name, one.metadata) for one in classic.supported_protocols),
-        ),
+        )
+        if classic.is_there
+        else None,
     )
 
 
@@ -281,7 +294,11 @@ def encode(record: ConsumerGroupRecord) -> KeyAndValue:
     buffer.write(_VERSION)
     writer: Any = entity_writer(kind.entity)
     writer(buffer, kind.write(record.value))
-    return key, buffer.getvalue()
+    written = buffer.getvalue()
+    is_classic = isinstance(record, MemberMetadataRecord) and record.value.classic is not None
+    if kind.entity is _Member and not is_classic:
+        return key, written.removesuffix(_NO_TAGS) + _TAG_OF_NONE
+    return key, written
 
 
 def decode(version: int, key: bytes, value: bytes | None) -> ConsumerGroupRecord:
@@ -294,6 +311,8 @@ def decode(version: int, key: bytes, value: bytes | None) -> ConsumerGroupRecord
         if value[:2] != _VERSION:
             raise struct.error(f"version {value[:2].hex()} of a record with key {version}")
         try:
+            if kind.entity is _Member and value.endswith(_TAG_OF_NONE):
+                value = value.removesuffix(_TAG_OF_NONE) + _NO_TAGS
             entity, _, _ = read_entity(kind.entity, value, len(_VERSION), None)
         except UnreadableError as error:
             raise struct.error(str(error)) from error

@@ -79,7 +79,12 @@ def downgraded(group: ConsumerGroup, topics: Mapping[str, str]) -> Group:
     """
     members = {one.member_id: _classic_member(group, one, topics) for one in group.members.values()}
     classic = Group(
-        group.group, GroupState.STABLE, group.epoch, protocol_type=PROTOCOL_TYPE, members=members
+        group.group,
+        GroupState.STABLE,
+        group.epoch,
+        PROTOCOL_TYPE,
+        leader=next(iter(members)),
+        members=members,
     )
     return replace(classic, protocol=classic.selected_protocol())
 
