@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from neaptide.clusters.broker.replication import broker as brokers
@@ -209,6 +210,17 @@ class GroupCoordinator:
     def number(self) -> int:
         self.last += 1
         return self.last
+
+
+def subscription(owned: Iterable[int] = (), topics: tuple[str, ...] = ("t",)) -> bytes:
+    """What a consumer joins with, in version 1; `owned`: partitions of the topic `t`."""
+    numbers = tuple(owned)
+    data = struct.pack(">hi", 1, len(topics))
+    data += b"".join(struct.pack(">h1s", 1, name.encode()) for name in topics)
+    data += struct.pack(">ii", -1, bool(numbers))
+    if numbers:
+        data += struct.pack(f">h1si{len(numbers)}i", 1, b"t", len(numbers), *numbers)
+    return data
 
 
 def one(done: tuple[Effect, ...], kind: type[Found]) -> Found:

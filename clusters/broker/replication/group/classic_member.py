@@ -201,17 +201,13 @@ def on_heartbeat(broker: Broker, event: HeartbeatRequested, now_ms: int) -> None
 
 @rule
 def _heartbeat(broker: Broker, group: ConsumerGroup, event: HeartbeatRequested) -> Error:
-    """A member is to join again where the group is further, where it has something to give up, and
-    once all that it waits for is free."""
+    """A member is to join again where the group is further, also while it has something to give up,
+    and once all that it waits for is free."""
     member = _member(group, event.member_id, event.group_instance_id)
     _classic_of(member, event.generation_id)
     watch(broker, event.group, member)
     waits = member.state is MemberState.UNRELEASED_PARTITIONS
-    if (
-        member.member_epoch < group.epoch
-        or member.state is MemberState.UNREVOKED_PARTITIONS
-        or (waits and not group.waits_for_others(member))
-    ):
+    if member.member_epoch < group.epoch or (waits and not group.waits_for_others(member)):
         expect(broker, event.group, member)
         return Error.REBALANCE_IN_PROGRESS
     return Error.NONE
