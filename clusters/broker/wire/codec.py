@@ -29,8 +29,7 @@ from neaptide.clusters.broker.wire.reading import UnreadableError, read_entity
 LENGTH_BYTES: Final = 4
 # Of ZooKeeper-mode controllers: Kafka 4.0 and so kio have them no more.
 CONTROL_APIS: Final = frozenset({Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA})
-# From these versions on they name topic ids, and are flexible.
-_CONTROL_WITH_TOPIC_IDS: Final = {Api.LEADER_AND_ISR: 5, Api.UPDATE_METADATA: 7}
+_FLEXIBLE_CONTROL: Final = {Api.LEADER_AND_ISR: 5, Api.UPDATE_METADATA: 7, Api.STOP_REPLICA: 2}
 # What no client asks: brokers speak of all partitions that there are.
 BROKER_APIS: Final = CONTROL_APIS | {Api.ALTER_PARTITION, Api.CONTROLLED_SHUTDOWN}
 
@@ -60,8 +59,7 @@ class Header:
 @cache
 def _module(api: Api, version: int, kind: EntityType) -> ModuleType:
     if api in CONTROL_APIS:
-        first = _CONTROL_WITH_TOPIC_IDS.get(api)
-        return control if first is None or version < first else control_flexible
+        return control_flexible if version >= _FLEXIBLE_CONTROL[api] else control
     return load_payload_module(int(api), version, kind)  # type: ignore[arg-type]
 
 

@@ -1,8 +1,7 @@
-"""LeaderAndIsr v2, StopReplica v1 and UpdateMetadata v5 as kio entities.
+"""LeaderAndIsr v1, StopReplica v0 and UpdateMetadata v4 as kio entities: those of Kafka 1.0 to 2.1.
 
 Kafka 4.0 dropped these requests of ZooKeeper-mode controllers, and kio with it, so they are
-declared here in kio's own manner and read and written by kio. The fields are Kafka 2.2's
-(KIP-380 brought the broker epochs).
+declared here in kio's own manner and read and written by kio.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from kio.schema.request_header.v1.header import RequestHeader
 from kio.schema.response_header.v0.header import ResponseHeader
 from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
-from kio.static.primitive import i16, i32, i64
+from kio.static.primitive import i16, i32
 
 
 def _kafka(kind: str) -> Any:
@@ -26,7 +25,7 @@ def _kafka(kind: str) -> Any:
 class _LeaderAndIsrRequestPart:
     __slots__ = ()
     __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(2)
+    __version__: ClassVar[i16] = i16(1)
     __flexible__: ClassVar[bool] = False
     __api_key__: ClassVar[i16] = i16(4)
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -35,7 +34,7 @@ class _LeaderAndIsrRequestPart:
 class _LeaderAndIsrResponsePart:
     __slots__ = ()
     __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(2)
+    __version__: ClassVar[i16] = i16(1)
     __flexible__: ClassVar[bool] = False
     __api_key__: ClassVar[i16] = i16(4)
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
@@ -44,7 +43,7 @@ class _LeaderAndIsrResponsePart:
 class _StopReplicaRequestPart:
     __slots__ = ()
     __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
+    __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = False
     __api_key__: ClassVar[i16] = i16(5)
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -53,7 +52,7 @@ class _StopReplicaRequestPart:
 class _StopReplicaResponsePart:
     __slots__ = ()
     __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
+    __version__: ClassVar[i16] = i16(0)
     __flexible__: ClassVar[bool] = False
     __api_key__: ClassVar[i16] = i16(5)
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
@@ -62,7 +61,7 @@ class _StopReplicaResponsePart:
 class _UpdateMetadataRequestPart:
     __slots__ = ()
     __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(5)
+    __version__: ClassVar[i16] = i16(4)
     __flexible__: ClassVar[bool] = False
     __api_key__: ClassVar[i16] = i16(6)
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -71,7 +70,7 @@ class _UpdateMetadataRequestPart:
 class _UpdateMetadataResponsePart:
     __slots__ = ()
     __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(5)
+    __version__: ClassVar[i16] = i16(4)
     __flexible__: ClassVar[bool] = False
     __api_key__: ClassVar[i16] = i16(6)
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
@@ -79,6 +78,7 @@ class _UpdateMetadataResponsePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrPartition(_LeaderAndIsrRequestPart):
+    topic: TopicName = _kafka("string")
     partition: i32 = _kafka("int32")
     controller_epoch: i32 = _kafka("int32")
     leader: BrokerId = _kafka("int32")
@@ -87,12 +87,6 @@ class LeaderAndIsrPartition(_LeaderAndIsrRequestPart):
     zk_version: i32 = _kafka("int32")
     replicas: tuple[BrokerId, ...] = _kafka("int32")
     is_new: bool = _kafka("bool")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrTopic(_LeaderAndIsrRequestPart):
-    topic: TopicName = _kafka("string")
-    partitions: tuple[LeaderAndIsrPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +101,7 @@ class LeaderAndIsrRequest(_LeaderAndIsrRequestPart):
     __type__: ClassVar = EntityType.request
     controller_id: BrokerId = _kafka("int32")
     controller_epoch: i32 = _kafka("int32")
-    broker_epoch: i64 = _kafka("int64")
-    topic_states: tuple[LeaderAndIsrTopic, ...]
+    partition_states: tuple[LeaderAndIsrPartition, ...]
     live_leaders: tuple[LiveLeader, ...]
 
 
@@ -127,9 +120,9 @@ class LeaderAndIsrResponse(_LeaderAndIsrResponsePart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaTopic(_StopReplicaRequestPart):
+class StopReplicaPartition(_StopReplicaRequestPart):
     topic: TopicName = _kafka("string")
-    partitions: tuple[i32, ...] = _kafka("int32")
+    partition: i32 = _kafka("int32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +130,8 @@ class StopReplicaRequest(_StopReplicaRequestPart):
     __type__: ClassVar = EntityType.request
     controller_id: BrokerId = _kafka("int32")
     controller_epoch: i32 = _kafka("int32")
-    broker_epoch: i64 = _kafka("int64")
     delete_partitions: bool = _kafka("bool")
-    topics: tuple[StopReplicaTopic, ...]
+    partitions: tuple[StopReplicaPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +143,7 @@ class StopReplicaResponse(_StopReplicaResponsePart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataPartition(_UpdateMetadataRequestPart):
+    topic: TopicName = _kafka("string")
     partition: i32 = _kafka("int32")
     controller_epoch: i32 = _kafka("int32")
     leader: BrokerId = _kafka("int32")
@@ -159,12 +152,6 @@ class UpdateMetadataPartition(_UpdateMetadataRequestPart):
     zk_version: i32 = _kafka("int32")
     replicas: tuple[BrokerId, ...] = _kafka("int32")
     offline_replicas: tuple[BrokerId, ...] = _kafka("int32")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataTopic(_UpdateMetadataRequestPart):
-    topic: TopicName = _kafka("string")
-    partitions: tuple[UpdateMetadataPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +174,7 @@ class UpdateMetadataRequest(_UpdateMetadataRequestPart):
     __type__: ClassVar = EntityType.request
     controller_id: BrokerId = _kafka("int32")
     controller_epoch: i32 = _kafka("int32")
-    broker_epoch: i64 = _kafka("int64")
-    topic_states: tuple[UpdateMetadataTopic, ...]
+    partition_states: tuple[UpdateMetadataPartition, ...]
     live_brokers: tuple[UpdateMetadataBroker, ...]
 
 

@@ -1,5 +1,7 @@
-"""LeaderAndIsr v5 and UpdateMetadata v7 as kio entities: those of Kafka 2.8, which name the id of
-each topic (KIP-516), and have tagged fields (KIP-482).
+"""LeaderAndIsr v5, UpdateMetadata v7 and StopReplica v2 as kio entities: those of Kafka 2.8 (2.4).
+
+They have the broker's epoch (KIP-380) and tagged fields (KIP-482), and but for StopReplica the id
+of each topic (KIP-516).
 
 One tagged field is this project's own: the epoch of each live broker's registration. A leader
 compares with it who wants to join the ISR (KIP-903). In Kafka brokers learn it from the metadata
@@ -169,3 +171,54 @@ class LeaderAndIsrResponse(_LeaderAndIsrResponsePart):
     __type__: ClassVar = EntityType.response
     error_code: ErrorCode = _kafka("error_code")
     topics: tuple[TopicErrors, ...]
+
+
+# --- StopReplica ----------------------------------------------------------------------------------
+
+
+class _StopReplicaRequestPart:
+    __slots__ = ()
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(2)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(5)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+
+
+class _StopReplicaResponsePart:
+    __slots__ = ()
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(2)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(5)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaTopic(_StopReplicaRequestPart):
+    topic: TopicName = _kafka("string")
+    partitions: tuple[i32, ...] = _kafka("int32")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaRequest(_StopReplicaRequestPart):
+    __type__: ClassVar = EntityType.request
+    controller_id: BrokerId = _kafka("int32")
+    controller_epoch: i32 = _kafka("int32")
+    broker_epoch: i64 = _kafka("int64")
+    delete_partitions: bool = _kafka("bool")
+    topics: tuple[StopReplicaTopic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaError(_StopReplicaResponsePart):
+    topic: TopicName = _kafka("string")
+    partition: i32 = _kafka("int32")
+    error_code: ErrorCode = _kafka("error_code")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaResponse(_StopReplicaResponsePart):
+    __type__: ClassVar = EntityType.response
+    error_code: ErrorCode = _kafka("error_code")
+    partitions: tuple[StopReplicaError, ...]

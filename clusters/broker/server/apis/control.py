@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
-from uuid import UUID
 
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i16, i32, i64
@@ -14,6 +13,7 @@ from kio.static.primitive import i16, i32, i64
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import (
+    UNKNOWN_BROKER_EPOCH,
     BrokerRegistration,
     Endpoint,
     LeaderAndIsr,
@@ -41,6 +41,7 @@ from neaptide.clusters.broker.wire.topic_ids import text_of, uuid_of
 
 WITH_TOPIC_IDS: Final = 5  # LeaderAndIsr
 UPDATE_METADATA_WITH_TOPIC_IDS: Final = 7
+FLEXIBLE_STOP_REPLICA: Final = 2
 
 # --- requests, from the controller ----------------------------------------------------------------
 
@@ -56,14 +57,14 @@ def decode_leader_and_isr(
         request.id,
         int(entity.controller_id),
         int(entity.controller_epoch),
-        _partition_states(entity.topic_states),
+        _partition_states(entity),
         tuple(
             BrokerRegistration(
                 int(live.broker_id), (Endpoint(listener, str(live.host), int(live.port)),)
             )
             for live in entity.live_leaders
         ),
-        broker_epoch=int(entity.broker_epoch),
+        broker_epoch=_broker_epoch(entity),
     )
 
 
@@ -74,7 +75,7 @@ def decode_update_metadata(
         request.id,
         int(entity.controller_id),
         int(entity.controller_epoch),
-        _partition_states(entity.topic_states),
+        _partition_states(entity),
         tuple(
             BrokerRegistration(
                 int(live.broker_id),
@@ -92,7 +93,7 @@ def decode_update_metadata(
             )
             for live in entity.live_brokers
         ),
-        broker_epoch=int(entity.broker_epoch),
+        broker_epoch=_broker_epoch(entity),
     )
 
 
@@ -105,12 +106,20 @@ def decode_stop_replica(
         int(entity.controller_epoch),
         bool(entity.delete_partitions),
         tuple(
-            _replica(topic.topic, partition)
-            for topic in entity.topics
-            for partition in topic.partitions
+            _replica(topic, partition)
+            for topic, partition in (
+                ((one.topic, one.partition) for one in entity.partitions)
+                if request.header.version < FLEXIBLE_STOP_REPLICA
+                else ((one.topic, each) for one in entity.topics for each in one.partitions)
+            )
         ),
-        broker_epoch=int(entity.broker_epoch),
+        broker_epoch=_broker_epoch(entity),
     )
+
+
+def _broker_epoch(entity: Any) -> int:
+    """Of the broker that is asked (KIP-380); before that nobody names it."""
+    return int(getattr(entity, "broker_epoch", UNKNOWN_BROKER_EPOCH))
 
 
 def _replica(topic: Any, partition: Any) -> TopicPartition:
@@ -120,7 +129,10 @@ def _replica(topic: Any, partition: Any) -> TopicPartition:
     return TopicPartition(str(topic), int(partition))
 
 
-def _partition_states(topic_states: Iterable[Any]) -> tuple[events.PartitionState, ...]:
+def _partition_states(entity: Any) -> tuple[events.PartitionState, ...]:
+    """By topic only where topics have ids."""
+    flat = getattr(entity, "partition_states", ())
+    grouped = [(of, one) for of in getattr(entity, "topic_states", ()) for one in of.partitions]
     return tuple(
         events.PartitionState(
             _replica(topic.topic, partition.partition),
@@ -137,8 +149,7 @@ def _partition_states(topic_states: Iterable[Any]) -> tuple[events.PartitionStat
             bool(getattr(partition, "is_new", False)),
             tuple(int(b) for b in getattr(partition, "offline_replicas", ())),
         )
-        for topic in topic_states
-        for partition in topic.partitions
+        for topic, partition in (*((one, one) for one in flat), *grouped)
     )
 
 
@@ -174,7 +185,7 @@ def encode_leader_and_isr(
         return SendResponse(
             control_flexible.LeaderAndIsrResponse(error_code=code(effect.error), topics=topics)
         )
-    partitions = _partition_errors(effect)
+    partitions = _partition_errors(effect, control.PartitionError)
     return SendResponse(
         control.LeaderAndIsrResponse(error_code=code(effect.error), partitions=partitions)
     )
@@ -183,9 +194,11 @@ def encode_leader_and_isr(
 def encode_stop_replica(
     request: PendingRequest, effect: effects.RespondControl, context: ApiContext
 ) -> Response:
-    partitions = _partition_errors(effect)
+    kind = response_class(Api.STOP_REPLICA, request.header.version)
+    is_flexible = request.header.version >= FLEXIBLE_STOP_REPLICA
+    each = control_flexible.StopReplicaError if is_flexible else control.PartitionError
     return SendResponse(
-        control.StopReplicaResponse(error_code=code(effect.error), partitions=partitions)
+        kind(error_code=code(effect.error), partitions=_partition_errors(effect, each))
     )
 
 
@@ -196,9 +209,9 @@ def encode_update_metadata(
     return SendResponse(kind(error_code=code(effect.error)))
 
 
-def _partition_errors(effect: effects.RespondControl) -> tuple[control.PartitionError, ...]:
+def _partition_errors(effect: effects.RespondControl, each: Any) -> tuple[Any, ...]:
     return tuple(
-        control.PartitionError(
+        each(
             topic=TopicName(partition.topic),
             partition=i32(partition.partition),
             error_code=code(error),
@@ -217,31 +230,16 @@ def control_error(event: effects.ControlRequest, error: Error) -> effects.Respon
 def encode_leader_and_isr_request(
     message: events.LeaderAndIsrRequested, config: ServerConfig
 ) -> Any:
-    version = WITH_TOPIC_IDS if config.generation.topic_ids else 2
-    topic_class, partition_class, live_class = (
-        in_request(Api.LEADER_AND_ISR, version, name)
-        for name in ("LeaderAndIsrTopic", "LeaderAndIsrPartition", "LiveLeader")
-    )
-    ids = _ids_of(message.partitions)
+    has_ids = config.generation.topic_ids
+    version = WITH_TOPIC_IDS if has_ids else 1
+    live_class = in_request(Api.LEADER_AND_ISR, version, "LiveLeader")
     return make(
         request_class(Api.LEADER_AND_ISR, version),
         type=control_flexible.UNKNOWN_TYPE,
         controller_id=BrokerId(message.controller_id),
         controller_epoch=i32(message.controller_epoch),
         broker_epoch=i64(message.broker_epoch),
-        topic_states=by_topic(
-            message.partitions,
-            lambda name, partitions: make(
-                topic_class, topic=name, topic_id=ids[name], partitions=partitions
-            ),
-            lambda state: make(
-                partition_class,
-                **_common(state),
-                adding_replicas=(),
-                removing_replicas=(),
-                is_new=state.is_new,
-            ),
-        ),
+        **_states(Api.LEADER_AND_ISR, version, "LeaderAndIsr", message.partitions, has_ids),
         live_leaders=tuple(
             live_class(
                 broker_id=BrokerId(live.broker_id), host=endpoint.host, port=i32(endpoint.port)
@@ -257,23 +255,18 @@ def encode_update_metadata_request(
     message: events.UpdateMetadataRequested, config: ServerConfig
 ) -> Any:
     rules = config.generation
-    version = UPDATE_METADATA_WITH_TOPIC_IDS if rules.topic_ids else 5
-    ids = _ids_of(message.partitions)
-    topic_class, partition_class, broker_class, endpoint_class = (
+    version = UPDATE_METADATA_WITH_TOPIC_IDS if rules.topic_ids else 4
+    broker_class, endpoint_class = (
         in_request(Api.UPDATE_METADATA, version, f"UpdateMetadata{part}")
-        for part in ("Topic", "Partition", "Broker", "Endpoint")
+        for part in ("Broker", "Endpoint")
     )
     return make(
         request_class(Api.UPDATE_METADATA, version),
         controller_id=BrokerId(message.controller_id),
         controller_epoch=i32(message.controller_epoch),
         broker_epoch=i64(message.broker_epoch),
-        topic_states=by_topic(
-            message.partitions,
-            lambda name, partitions: make(
-                topic_class, topic=name, topic_id=ids[name], partitions=partitions
-            ),
-            lambda state: partition_class(**_common(state), offline_replicas=state.offline),
+        **_states(
+            Api.UPDATE_METADATA, version, "UpdateMetadata", message.partitions, rules.topic_ids
         ),
         live_brokers=tuple(
             make(
@@ -296,33 +289,69 @@ def encode_update_metadata_request(
     )
 
 
-def _ids_of(states: Iterable[events.PartitionState]) -> dict[str, UUID | None]:
-    return {one.partition.topic: uuid_of(one.topic_id) for one in states}
+def _states(
+    api: Api,
+    version: int,
+    name: str,
+    states: Iterable[events.PartitionState],
+    has_topic_ids: bool,
+) -> dict[str, Any]:
+    """Where topics have ids, partitions are sent by topic."""
+    partition_class = in_request(api, version, f"{name}Partition")
 
+    def partition(state: events.PartitionState) -> Any:
+        return make(
+            partition_class,
+            topic=TopicName(state.partition.topic),
+            partition=state.partition.partition,
+            controller_epoch=state.state.controller_epoch,
+            leader=state.state.leader,
+            leader_epoch=state.state.leader_epoch,
+            isr=state.state.isr,
+            zk_version=state.state.version,
+            replicas=state.replicas,
+            adding_replicas=(),
+            removing_replicas=(),
+            is_new=state.is_new,
+            offline_replicas=state.offline,
+        )
 
-def _common(state: events.PartitionState) -> dict[str, Any]:
-    return {
-        "partition": state.partition.partition,
-        "controller_epoch": state.state.controller_epoch,
-        "leader": state.state.leader,
-        "leader_epoch": state.state.leader_epoch,
-        "isr": state.state.isr,
-        "zk_version": state.state.version,
-        "replicas": state.replicas,
-    }
+    if not has_topic_ids:
+        return {"partition_states": tuple(map(partition, states))}
+    ids = {one.partition.topic: uuid_of(one.topic_id) for one in states}
+    topic_class = in_request(api, version, f"{name}Topic")
+    topics = by_topic(
+        states,
+        lambda of, partitions: topic_class(topic=of, topic_id=ids[of], partitions=partitions),
+        partition,
+    )
+    return {"topic_states": topics}
 
 
 def encode_stop_replica_request(
     message: events.StopReplicaRequested, config: ServerConfig
-) -> control.StopReplicaRequest:
+) -> control.StopReplicaRequest | control_flexible.StopReplicaRequest:
+    controller = BrokerId(message.controller_id)
+    epoch = i32(message.controller_epoch)
+    named = [(TopicName(one.topic), i32(one.partition)) for one in message.partitions]
+    if config.generation.topic_ids:
+        return control_flexible.StopReplicaRequest(
+            controller_id=controller,
+            controller_epoch=epoch,
+            broker_epoch=i64(message.broker_epoch),
+            delete_partitions=message.delete_partitions,
+            topics=tuple(
+                control_flexible.StopReplicaTopic(topic=topic, partitions=(partition,))
+                for topic, partition in named
+            ),
+        )
     return control.StopReplicaRequest(
-        controller_id=BrokerId(message.controller_id),
-        controller_epoch=i32(message.controller_epoch),
-        broker_epoch=i64(message.broker_epoch),
+        controller_id=controller,
+        controller_epoch=epoch,
         delete_partitions=message.delete_partitions,
-        topics=tuple(
-            control.StopReplicaTopic(topic=TopicName(tp.topic), partitions=(i32(tp.partition),))
-            for tp in message.partitions
+        partitions=tuple(
+            control.StopReplicaPartition(topic=topic, partition=partition)
+            for topic, partition in named
         ),
     )
 

@@ -127,7 +127,7 @@ _ROWS: Final = (
             control.control_error,
             control.handle_leader_and_isr,
         ),
-        between_brokers={"0.8": Versions(2, 2), "2.8": Versions(5, 5)},
+        between_brokers={"0.8": Versions(1, 1), "2.8": Versions(5, 5)},
         sent=SentToBrokers(events.LeaderAndIsrRequested, control.encode_leader_and_isr_request),
     ),
     ApiRow(
@@ -141,7 +141,7 @@ _ROWS: Final = (
             control.control_error,
             control.handle_stop_replica,
         ),
-        between_brokers={"0.8": Versions(1, 1)},
+        between_brokers={"0.8": Versions(0, 0), "2.8": Versions(2, 2)},
         sent=SentToBrokers(events.StopReplicaRequested, control.encode_stop_replica_request),
     ),
     ApiRow(
@@ -155,7 +155,7 @@ _ROWS: Final = (
             control.control_error,
             control.handle_update_metadata,
         ),
-        between_brokers={"0.8": Versions(5, 5), "2.8": Versions(7, 7)},
+        between_brokers={"0.8": Versions(4, 4), "2.8": Versions(7, 7)},
         sent=SentToBrokers(events.UpdateMetadataRequested, control.encode_update_metadata_request),
     ),
     ApiRow(
