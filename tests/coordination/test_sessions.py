@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 
 import pytest
 from kazoo.client import KazooClient
@@ -33,11 +34,19 @@ pytestmark = pytest.mark.live
 
 
 def end_session(connect: str, session: tuple[int, bytes]) -> None:
-    """A second client with the same session closes it, and so ends it for both."""
-    twin = KazooClient(connect, client_id=session)
-    twin.start()
-    twin.stop()
-    twin.close()
+    """A second connection for the same session closes it, and so ends it for both.
+
+    Both requests go at once (ZooKeeper's ConnectRequest, and `closeSession`): who has the session
+    connects again as soon as it is disconnected, and takes it back.
+    """
+    host, _, port = connect.partition("/")[0].partition(":")
+    session_id, password = session
+    again = struct.pack(">iqiqi16s?", 0, 0, 10_000, session_id, 16, password, False)
+    close = struct.pack(">ii", 1, -11)
+    with socket.create_connection((host, int(port)), timeout=15) as connection:
+        connection.sendall(b"".join(struct.pack(">i", len(one)) + one for one in (again, close)))
+        while connection.recv(1_024):
+            pass  # until ZooKeeper has closed it
 
 
 def test_e7_only_the_first_session_of_a_process_owns_up_to_an_unclean_shutdown(

@@ -21,11 +21,16 @@ from typing import Any, Final
 
 import kio.schema
 
-from neaptide.clusters.broker.wire import control, control_flexible, control_shutdown
+from neaptide.clusters.broker.wire import (
+    control,
+    control_flexible,
+    control_shutdown,
+    txn_markers,
+)
 from neaptide.clusters.broker.wire.reading import UnreadableError, read_entity
 
 MESSAGES: Final = 1_000_000
-_OWN: Final = (control, control_flexible, control_shutdown)
+_OWN: Final = (control, control_flexible, control_shutdown, txn_markers)
 _PIECES: Final = (
     *(b"\0", b"\1", b"\2", b"\3", b"\0\1", b"\0\0\0\1", bytes(8), bytes(16)),
     *(b"\xff\xff", b"\xfe\xff", b"\x7f\xff", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"),

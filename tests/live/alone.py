@@ -223,13 +223,12 @@ class Alone(LiveCluster):
 
     def stop_replica(self, epoch: int, topic: str, *, delete: bool) -> int:
         """As the controller in this epoch; the error of the whole answer."""
-        version = 0 if self.system.kafka is not None else 1
         message_ = StopReplica(REAL, epoch, (topic, 0), delete)
-        return self.ask(STOP_REPLICA, version, message_.encode(version)).int16()
+        return self.ask(STOP_REPLICA, 0, message_.encode()).int16()
 
     def leader_and_isr(self, topic: str, leader: Phantom, leader_epoch: int) -> int:
         """As the controller: this phantom leads; the error of the whole answer."""
-        version = 0 if self.system.fetch == 3 else 2
+        version = 0 if self.system.fetch == 3 else 1
         message_ = LeaderAndIsr(
             REAL,
             self.controller_epoch(),

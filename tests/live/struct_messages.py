@@ -1,7 +1,7 @@
 """Messages between brokers by hand, from Kafka's protocol guide, and not by the code under test.
 
 Of the versions that brokers of 0.10 to 2.1 send: Fetch v3 to v10, ListOffsets v1 to v4,
-OffsetForLeaderEpoch v0 to v2, StopReplica v0 and v1, LeaderAndIsr v0 and v2.
+OffsetForLeaderEpoch v0 to v2, StopReplica v0, LeaderAndIsr v0 and v1.
 """
 
 from __future__ import annotations
@@ -299,14 +299,9 @@ class StopReplica:
     place: Place
     delete: bool = False
 
-    def encode(self, version: int) -> bytes:
-        head = struct.pack(">ii", self.controller, self.controller_epoch)
-        head += struct.pack(">q", -1) if version >= 1 else b""
-        head += bytes([self.delete])
-        number = struct.pack(">i", self.place[1])
-        if version >= 1:
-            return head + by_topic({self.place: number})
-        return head + array([text(self.place[0]) + number])
+    def encode(self) -> bytes:
+        head = struct.pack(">ii", self.controller, self.controller_epoch) + bytes([self.delete])
+        return head + array([text(self.place[0]) + struct.pack(">i", self.place[1])])
 
 
 # --- LeaderAndIsr --------------------------------------------------------------------------------
@@ -333,7 +328,5 @@ class LeaderAndIsr:
         port = struct.pack(">i", self.leader_port)
         live = array([struct.pack(">i", self.leader) + text("127.0.0.1") + port])
         head = struct.pack(">ii", self.controller, self.controller_epoch)
-        if version >= 2:
-            return head + struct.pack(">q", -1) + by_topic({self.place: state + b"\0"}) + live
-        assert version == 0
-        return head + array([text(self.place[0]) + state]) + live
+        is_new = b"\0" if version == 1 else b""
+        return head + array([text(self.place[0]) + state + is_new]) + live

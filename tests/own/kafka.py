@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from neaptide.clusters.hosts.java import find_java
@@ -27,10 +28,10 @@ def of_page() -> dict[str, str]:
     return {block["name"]: block["text"] for block in _BLOCK.finditer(PAGE.read_text("utf-8"))}
 
 
-def install(directory: Path) -> Path:
+def install(directory: Path, version: str = VERSION) -> Path:
     """Scripts like Kafka's own; where it is installed."""
     home = directory / "kafka"
-    return write_scripts(home, home, str(find_java()), kafka_class_path(VERSION))
+    return write_scripts(home, home, str(find_java()), kafka_class_path(version))
 
 
 def write_scripts(home: Path, at: Path | str, java: str, class_path: str) -> Path:
@@ -79,4 +80,38 @@ def write_zookeeper_files(directory: Path, home: str) -> Path:
     file = directory / "zoo.toml"
     file.write_text(_ZOOKEEPER.format(home=home), encoding="utf-8")
     (directory / "zoo.properties").write_text(_ZOOKEEPER_PROPERTIES, encoding="utf-8")
+    return file
+
+
+# One broker of ours among two of Apache Kafka's.
+_AMONG_REAL = """\
+name = "among-real"
+behaves_like = "2.1.1"
+[environment]
+KAFKA_HEAP_OPTS = "-Xmx256m"
+"""
+_NODE = """\
+[[brokers]]
+id = {id}
+properties = "{properties}"
+start = {start}
+"""
+
+
+def write_files_of_one_among_real(directory: Path, home: str, at: int) -> Path:
+    """`at`: whether A, B or C is ours, as 0, 1, 2; the system file."""
+    file = directory / "among-real.toml"
+    kafka = "zoo.properties", f'["{home}/bin/kafka-server-start.sh", "{{properties}}"]'
+    ours = (
+        "ours.properties",
+        f'["{sys.executable}", "-m", "neaptide.clusters.broker.server", "{{properties}}"]',
+    )
+    nodes = [
+        _NODE.format(id=n + 1, properties=properties, start=start)
+        for n, (properties, start) in enumerate(ours if n == at else kafka for n in range(3))
+    ]
+    file.write_text(_AMONG_REAL + "".join(nodes), encoding="utf-8")
+    (directory / "zoo.properties").write_text(_ZOOKEEPER_PROPERTIES, encoding="utf-8")
+    of_ours = _ZOOKEEPER_PROPERTIES + "neaptide.generation=2.1\n"
+    (directory / "ours.properties").write_text(of_ours, encoding="utf-8")
     return file

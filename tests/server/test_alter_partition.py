@@ -119,7 +119,8 @@ def test_update_metadata_of_4_0_names_the_registrations_of_all_brokers(
     live = BrokerRegistration(2, (Endpoint("REPLICATION", "127.0.0.1", 9),), None, 12)
     topic_id = id_of_name("t") if config.generation.topic_ids else None
     state = events.PartitionState(T0, LeaderAndIsr(2, 1, (2,), 4, 6), (2,), {}, topic_id)
-    sent = events.UpdateMetadataRequested(0, 1, 4, (state,), (live,), broker_epoch=33)
+    own_epoch = 33 if config.generation.topic_ids else -1
+    sent = events.UpdateMetadataRequested(0, 1, 4, (state,), (live,), broker_epoch=own_epoch)
     header, entity = read_again(control.encode_update_metadata_request(sent, config), generation)
     request = PendingRequest(70, CONNECTION, header)
     event = control.decode_update_metadata(request, entity, OF_4_0)

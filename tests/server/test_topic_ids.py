@@ -41,12 +41,12 @@ def _state(topic_id: str | None) -> events.PartitionState:
 
 
 @pytest.mark.parametrize(
-    ("generation", "version"), [("0.11", 2), ("2.1", 2), ("2.8", 5), ("4.0", 5)]
+    ("generation", "version"), [("0.11", 1), ("2.1", 1), ("2.8", 5), ("4.0", 5)]
 )
 def test_c10_leader_and_isr_names_the_id_from_2_8_on(generation: str, version: int) -> None:
     config = replace(CONTEXT.config, generation=GENERATIONS[generation])
     state = _state(id_of_name("t") if version == 5 else None)
-    sent = events.LeaderAndIsrRequested(0, 1, 4, (state,), (), broker_epoch=33)
+    sent = events.LeaderAndIsrRequested(0, 1, 4, (state,), (), 33 if version == 5 else -1)
     header, entity = read_again(control.encode_leader_and_isr_request(sent, config), generation)
     assert (header.api, header.version) == (Api.LEADER_AND_ISR, version)
     request = PendingRequest(70, CONNECTION, header)

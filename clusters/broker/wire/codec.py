@@ -21,7 +21,7 @@ from kio.schema.response_header.v0.header import ResponseHeader as ResponseHeade
 from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
-from neaptide.clusters.broker.wire import control, control_flexible, control_shutdown
+from neaptide.clusters.broker.wire import control, control_flexible, control_shutdown, txn_markers
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX
 from neaptide.clusters.broker.wire.reading import UnreadableError, read_entity
@@ -60,6 +60,8 @@ class Header:
 def _module(api: Api, version: int, kind: EntityType) -> ModuleType:
     if api in CONTROL_APIS:
         return control_flexible if version >= _FLEXIBLE_CONTROL[api] else control
+    if api is Api.WRITE_TXN_MARKERS and version == 0:
+        return txn_markers
     return load_payload_module(int(api), version, kind)  # type: ignore[arg-type]
 
 

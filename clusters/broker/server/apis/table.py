@@ -624,7 +624,8 @@ _ROWS: Final = (
             transactions.write_txn_markers_error,
         ),
         between_brokers={
-            "0.11": Versions(transactions.MARKERS_VERSION, transactions.MARKERS_VERSION)
+            "0.11": Versions(0, 0),
+            "2.8": Versions(transactions.MARKERS_VERSION, transactions.MARKERS_VERSION),
         },
         sent=SentToBrokers(
             effects.SendWriteTxnMarkers,

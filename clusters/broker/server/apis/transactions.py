@@ -41,7 +41,7 @@ from neaptide.clusters.broker.storage.log import wall_clock_ms
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, request_class, response_class
 
-MARKERS_VERSION: Final = 1  # of WriteTxnMarkers: the lowest that kio speaks
+MARKERS_VERSION: Final = 1  # of WriteTxnMarkers, from Kafka 2.8 on; before it is 0
 VERIFYING_VERSION: Final = 4  # of AddPartitionsToTxn, from which on brokers ask (KIP-890)
 _NAMES_FENCED: Final = {  # from these versions on (KIP-588); before, the epoch is invalid
     Api.INIT_PRODUCER_ID: 4,
@@ -338,12 +338,13 @@ def write_txn_markers_error(
 def encode_write_txn_markers_request(
     effect: effects.SendWriteTxnMarkers, config: ServerConfig
 ) -> Any:
+    version = MARKERS_VERSION if config.generation.topic_ids else 0
     marker_class, topic_class = (
-        in_request(Api.WRITE_TXN_MARKERS, MARKERS_VERSION, f"WritableTxnMarker{part}")
+        in_request(Api.WRITE_TXN_MARKERS, version, f"WritableTxnMarker{part}")
         for part in ("", "Topic")
     )
     return make(
-        request_class(Api.WRITE_TXN_MARKERS, MARKERS_VERSION),
+        request_class(Api.WRITE_TXN_MARKERS, version),
         markers=tuple(
             marker_class(
                 producer_id=ProducerId(marker.producer_id),
