@@ -7,6 +7,7 @@ import asyncio
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -54,8 +55,14 @@ _SETTINGS: Final = {
         f"{_LOGIN}.scram.ScramLoginModule required;"
     ),
     "listener.name.mutual.ssl.client.auth": "required",
+    "listener.name.brief.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.brief.plain.sasl.jaas.config": (
+        f"{_LOGIN}.plain.PlainLoginModule required"
+        f' user_{USER}="{_PLAIN_PASSWORD}" user_bob="{_PLAIN_PASSWORD}";'
+    ),
+    "listener.name.brief.connections.max.reauth.ms": "1500",
 }
-_PROTOCOLS: Final = {"SECURE": "SASL_SSL", "MUTUAL": "SSL"}
+_PROTOCOLS: Final = {"SECURE": "SASL_SSL", "MUTUAL": "SSL", "BRIEF": "SASL_SSL"}
 
 
 class Secured:
@@ -302,6 +309,76 @@ def test_tokens_may_come_in_frames_of_their_own(secured: Secured) -> None:
         }
 
 
+# --- a login that is not valid for good (KIP-368) -------------------------------------------------
+
+
+def log_in(stream: ssl.SSLSocket, user: str = USER) -> Any:
+    from kio.schema.sasl_authenticate.v1.request import SaslAuthenticateRequest
+    from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+
+    assert ask(stream, SaslHandshakeRequest(mechanism="PLAIN")).error_code.name == "none"
+    token = f"\0{user}\0{PASSWORD}".encode()
+    return ask(stream, SaslAuthenticateRequest(auth_bytes=token))
+
+
+def knows_topics(stream: ssl.SSLSocket) -> bool:
+    """Whether a request is answered; if not, the broker has ended the connection."""
+    from kio.schema.metadata.v1.request import MetadataRequest
+
+    try:
+        return bool(ask(stream, MetadataRequest(topics=())).brokers)
+    except (OSError, EOFError):
+        return False
+
+
+since_2_2 = pytest.mark.parametrize(
+    "secured", proof_but(["neaptide:4.0", "kafka:3.9.1"], "neaptide:4.0"), indirect=True
+)
+
+
+@since_2_2
+def test_kip_368_who_does_not_log_in_again_in_time_is_disconnected(secured: Secured) -> None:
+    with tls_socket(secured, "BRIEF") as stream:
+        assert log_in(stream).session_lifetime.total_seconds() == 1.5
+        assert knows_topics(stream)
+        until(lambda: not knows_topics(stream), "the connection is ended")
+
+
+@since_2_2
+def test_kip_368_who_logs_in_again_stays(secured: Secured) -> None:
+    with tls_socket(secured, "BRIEF") as stream:
+        began_at = time.monotonic()
+        log_in(stream)
+        while time.monotonic() < began_at + 4:
+            time.sleep(1)  # no sooner
+            assert log_in(stream).error_code.name == "none"
+            assert knows_topics(stream)
+
+
+@since_2_2
+def test_kip_368_nobody_becomes_another(secured: Secured) -> None:
+    with tls_socket(secured, "BRIEF") as stream:
+        log_in(stream)
+        refused = log_in(stream, "bob")
+        assert refused.error_code.name == "sasl_authentication_failed"
+        assert refused.error_message == (
+            f"Cannot change principals during re-authentication from User.{USER}: User.bob"
+        )
+        assert is_ended(stream)
+
+
+@since_2_2
+def test_kip_368_librdkafka_logs_in_again(secured: Secured) -> None:
+    settings = {**secured.settings("PLAIN"), "bootstrap.servers": secured.bootstrap("BRIEF")}
+    errors: list[Any] = []
+    producer = Producer({**settings, "error_cb": errors.append, "log_level": 0})
+    began_at = time.monotonic()
+    while time.monotonic() < began_at + 5:
+        producer.produce("t", b"again", partition=0)
+        assert producer.flush(TIMEOUT_S) == 0
+    assert errors == []
+
+
 @pytest.mark.parametrize("listener", _PROTOCOLS)
 def test_who_asks_before_that_gets_no_answer(secured: Secured, listener: str) -> None:
     """A request, what is no TLS, and a connection that ends in the middle of its handshake."""
@@ -311,7 +388,7 @@ def test_who_asks_before_that_gets_no_answer(secured: Secured, listener: str) ->
             plain.sendall(bytes_)
             plain.shutdown(socket.SHUT_WR)
             assert is_ended(plain)
-    if listener == "SECURE":
+    if _PROTOCOLS[listener] == "SASL_SSL":
         with tls_socket(secured, listener) as stream:
             stream.sendall(b"\0\0\0\x0c" + struct.pack(">hhih", 3, 1, 7, 0) + b"\0\0")
             assert stream.recv(1) == b""
@@ -439,7 +516,8 @@ def receive(stream: ssl.SSLSocket) -> bytes:
         found = b""
         while len(found) < size:
             part = stream.recv(size - len(found))
-            assert part, "the broker has closed the connection"
+            if not part:
+                raise EOFError("the broker has closed the connection")
             found += part
         return found
 

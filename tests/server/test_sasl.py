@@ -189,6 +189,85 @@ def test_a_mechanism_that_is_not_enabled_changes_nothing() -> None:
     assert sasl.choose(1, "SCRAM-SHA-256")
 
 
+# --- a login that is not valid for good (KIP-368) -------------------------------------------------
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def brief(clock: Clock) -> SaslAuthenticator:
+    """Alice has logged in, by PLAIN, for 5 s; Bob is known, too."""
+    both = {"alice": "secret", "bob": "secret"}
+    sasl = SaslAuthenticator(MECHANISMS, both, users(), {"PLAIN": 5_000}, clock)
+    sasl.choose(1, "PLAIN")
+    sasl.authenticate(TOKEN)
+    return sasl
+
+
+def test_kip_368_a_login_is_over_after_its_time_and_begins_anew() -> None:
+    clock = Clock()
+    sasl = brief(clock)
+    assert (sasl.lifetime_ms, sasl.is_expired) == (5_000, False)
+    clock.now_s += 5.1
+    assert sasl.is_expired
+    sasl.begin_again()
+    assert (sasl.is_complete, sasl.is_expired, sasl.lifetime_ms) == (False, False, 0)
+    sasl.choose(1, "PLAIN")
+    sasl.authenticate(TOKEN)
+    assert (sasl.is_complete, sasl.is_expired, sasl.user) == (True, False, "alice")
+    clock.now_s += 4.9
+    assert not sasl.is_expired
+
+
+def test_kip_368_no_more_often_than_once_a_second() -> None:
+    clock = Clock()
+    sasl = brief(clock)
+    for wait_s, begins in ((0.0, True), (0.9, False), (0.2, True)):
+        clock.now_s += wait_s
+        sasl.begin_again()
+        assert sasl.is_complete is not begins
+        if begins:
+            sasl.choose(1, "PLAIN")
+            sasl.authenticate(TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "token", "why"),
+    [
+        ("PLAIN", b"\0bob\0secret", "Cannot change principals"),
+        ("PLAIN", b"\0alice\0Secret", "Invalid username or password"),
+        ("PLAIN", b"alice", "during re-authentication"),
+        ("SCRAM-SHA-256", b"n,,n=alice,r=x", "Cannot change the SASL mechanism"),
+    ],
+)
+def test_kip_368_it_is_the_same_user_again(mechanism: str, token: bytes, why: str) -> None:
+    sasl = brief(Clock())
+    sasl.begin_again()
+    assert sasl.choose(1, mechanism)
+    with pytest.raises(AuthenticationFailedError, match=why):
+        sasl.authenticate(token)
+    assert not sasl.is_complete
+
+
+@pytest.mark.parametrize("lifetime_ms", [{}, {"PLAIN": 0}, {"SCRAM-SHA-256": 5_000}])
+def test_kip_368_a_login_that_is_valid_for_good_begins_but_once(
+    lifetime_ms: dict[str, int],
+) -> None:
+    clock = Clock()
+    sasl = SaslAuthenticator(MECHANISMS, PLAIN_USERS, users(), lifetime_ms, clock)
+    sasl.choose(1, "PLAIN")
+    sasl.authenticate(TOKEN)
+    clock.now_s += 10**6
+    sasl.begin_again()
+    assert (sasl.is_complete, sasl.is_expired, sasl.lifetime_ms) == (True, False, 0)
+    with pytest.raises(IllegalSaslStateError):
+        sasl.choose(1, "PLAIN")
+
+
 # --- what is kept of a user -----------------------------------------------------------------------
 
 

@@ -145,6 +145,23 @@ def test_mechanisms_that_are_not_served_are_refused(mechanisms: str) -> None:
         listener_security(settings, endpoint("SASL_SSL"))
 
 
+@pytest.mark.parametrize(
+    ("own", "lifetime_ms"),
+    [
+        ({}, 7),
+        ({"listener.name.client.connections.max.reauth.ms": "8"}, 8),
+        ({"listener.name.client.plain.connections.max.reauth.ms": "9"}, 9),
+        ({"listener.name.other.connections.max.reauth.ms": "8"}, 7),
+    ],
+)
+def test_kip_368_how_long_a_login_is_valid(own: dict[str, str], lifetime_ms: int) -> None:
+    settings = {**SASL, "connections.max.reauth.ms": "7", **own}
+    assert listener_security(settings, endpoint("SASL_SSL")).max_reauth_ms == {"PLAIN": lifetime_ms}
+    assert listener_security(SASL, endpoint("SASL_SSL")).max_reauth_ms == {"PLAIN": 0}
+    with pytest.raises(InvalidSettingError, match="a number of milliseconds"):
+        listener_security({**SASL, "connections.max.reauth.ms": "1h"}, endpoint("SASL_SSL"))
+
+
 # --- TLS ------------------------------------------------------------------------------------------
 
 

@@ -92,6 +92,8 @@ class KafkaApis:
             if connection.is_logging_in:
                 raise MalformedMessageError(f"the client has not logged in: {error}") from error
             raise
+        if connection.must_log_in_again and header.api is not Api.SASL_HANDSHAKE:
+            raise MalformedMessageError("the client has not logged in again in time")
         answered = TABLE[header.api].answered
         match answered:
             case AnsweredByCore():

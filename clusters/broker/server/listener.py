@@ -148,6 +148,10 @@ class Connection(asyncio.Protocol):
         return self.sasl is not None and not self.sasl.is_complete
 
     @property
+    def must_log_in_again(self) -> bool:
+        return self.sasl is not None and self.sasl.is_expired
+
+    @property
     def takes_tokens(self) -> bool:
         """The next frame is a token of SASL, and no request."""
         return self.sasl is not None and self.sasl.takes_tokens

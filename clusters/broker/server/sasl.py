@@ -12,9 +12,11 @@ import base64
 import hashlib
 import hmac
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from neaptide.clusters.broker.wire.codec import MalformedMessageError
@@ -23,6 +25,7 @@ PLAIN: Final = "PLAIN"
 SCRAM: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = (PLAIN, *SCRAM)
 _log = logging.getLogger("broker")
+_REAUTH_INTERVAL_S: Final = 1.0
 RECEIVE_BYTES_MAX: Final = 524_288  # sasl.server.max.receive.size: of a request until then
 
 
@@ -182,24 +185,46 @@ class _Scram:
 
 class _State(Enum):
     BEGINS = "begins"
+    BEGINS_AGAIN = "begins again"
     HANDSHAKE = "handshake"  # ApiVersions was answered
     TOKENS = "tokens"  # in frames without a header
     AUTHENTICATE = "authenticate"  # tokens in SaslAuthenticate
     COMPLETE = "complete"
 
 
+@dataclass(frozen=True, slots=True)
+class _Login:
+    """`expires_at_s`: when the client has to have logged in again (KIP-368); None: never."""
+
+    mechanism: str
+    user: str
+    expires_at_s: float | None = None
+
+
 class SaslAuthenticator:
-    """Of one connection. `mechanisms`: those that are enabled on its listener."""
+    """Of one connection. `mechanisms`: those that are enabled on its listener.
+
+    `max_reauth_ms`, by mechanism: how long a login is valid; not there, or 0: for good.
+    """
 
     def __init__(
-        self, mechanisms: tuple[str, ...], plain_users: Mapping[str, str], scram_users: ScramUsers
+        self,
+        mechanisms: tuple[str, ...],
+        plain_users: Mapping[str, str],
+        scram_users: ScramUsers,
+        max_reauth_ms: Mapping[str, int] = MappingProxyType({}),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.mechanisms = mechanisms
         self.scram_users = scram_users
         self._plain_users = plain_users
+        self._max_reauth_ms = max_reauth_ms
+        self._clock = clock
         self._state = _State.BEGINS
         self._mechanism = ""
         self._server: _Server | None = None
+        self._login: _Login | None = None
+        self._began_again_at_s: float | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -213,7 +238,27 @@ class SaslAuthenticator:
     @property
     def user(self) -> str | None:
         """Who has logged in."""
-        return self._server.user if self._server is not None else None
+        return None if self._login is None else self._login.user
+
+    @property
+    def lifetime_ms(self) -> int:
+        """How long the login is valid; 0: for good, or there is none."""
+        return self._max_reauth_ms.get(self._mechanism, 0) if self.is_complete else 0
+
+    @property
+    def is_expired(self) -> bool:
+        expires_at_s = None if self._login is None else self._login.expires_at_s
+        return self.is_complete and expires_at_s is not None and self._clock() > expires_at_s
+
+    def begin_again(self) -> None:
+        """A SaslHandshake of who has logged in (KIP-368). It is refused, as one that is not
+        expected, where a login is valid for good, and within a second of the last one."""
+        login, now_s, last_s = self._login, self._clock(), self._began_again_at_s
+        if not self.is_complete or login is None or login.expires_at_s is None:
+            return
+        if last_s is None or now_s - last_s >= _REAUTH_INTERVAL_S:
+            self._began_again_at_s = now_s
+            self._state = _State.BEGINS_AGAIN
 
     def ask_versions(self) -> None:
         """ApiVersions. Raises IllegalSaslStateError."""
@@ -222,7 +267,7 @@ class SaslAuthenticator:
 
     def choose(self, version: int, mechanism: str) -> bool:
         """SaslHandshake. Whether the mechanism is enabled. Raises IllegalSaslStateError."""
-        self._expect(_State.BEGINS, _State.HANDSHAKE)
+        self._expect(_State.BEGINS, _State.HANDSHAKE, _State.BEGINS_AGAIN)
         if mechanism not in self.mechanisms:
             return False
         self._mechanism = mechanism
@@ -249,13 +294,30 @@ class SaslAuthenticator:
 
     def _answer(self, token: bytes) -> bytes:
         assert self._server is not None
+        before = self._login
+        if before is not None and before.mechanism != self._mechanism:
+            raise AuthenticationFailedError(
+                f"Cannot change the SASL mechanism during re-authentication from "
+                f"{before.mechanism} to {self._mechanism}"
+            )
         try:
             answer = self._server.answer(token)
         except ValueError:
+            during = "authentication" if before is None else "re-authentication"
             raise AuthenticationFailedError(
-                "Authentication failed during authentication due to invalid credentials with SASL "
+                f"Authentication failed during {during} due to invalid credentials with SASL "
                 f"mechanism {self._mechanism}"
             ) from None
-        if self._server.user is not None:
-            self._state = _State.COMPLETE
+        user = self._server.user
+        if user is None:
+            return answer
+        if before is not None and before.user != user:
+            raise AuthenticationFailedError(
+                f"Cannot change principals during re-authentication from User.{before.user}: "
+                f"User.{user}"
+            )
+        lifetime_ms = self._max_reauth_ms.get(self._mechanism, 0)
+        expires_at_s = self._clock() + lifetime_ms / 1000 if lifetime_ms > 0 else None
+        self._login = _Login(self._mechanism, user, expires_at_s)
+        self._state = _State.COMPLETE
         return answer

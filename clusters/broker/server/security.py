@@ -21,6 +21,7 @@ from neaptide.clusters.broker.server.sasl import MECHANISMS, PLAIN
 _PROTOCOL_MAP: Final = "listener.security.protocol.map"
 _MECHANISMS: Final = "sasl.enabled.mechanisms"
 _JAAS: Final = "sasl.jaas.config"
+_MAX_REAUTH: Final = "connections.max.reauth.ms"
 _PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
@@ -32,10 +33,12 @@ _TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVer
 
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """Who may log in. `plain_users`: passwords by user."""
+    """Who may log in. `plain_users`: passwords by user; `max_reauth_ms`, by mechanism: how long a
+    login is valid (KIP-368), 0: for good."""
 
     mechanisms: tuple[str, ...] = ()  # none: nobody needs to
     plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
 
 
 def protocols(settings: Mapping[str, str], listeners: Sequence[str]) -> list[SecurityProtocol]:
@@ -67,7 +70,16 @@ def listener_security(settings: Mapping[str, str], endpoint: Endpoint) -> Listen
         raise InvalidSettingError(
             f"{_MECHANISMS}: {', '.join(unknown)} is not served, but {', '.join(MECHANISMS)}"
         )
-    return ListenerSecurity(mechanisms, _plain_users(of) if PLAIN in mechanisms else {})
+    users = _plain_users(of) if PLAIN in mechanisms else {}
+    return ListenerSecurity(mechanisms, users, {one: _max_reauth_ms(of, one) for one in mechanisms})
+
+
+def _max_reauth_ms(of: _OfListener, mechanism: str) -> int:
+    """A mechanism's own goes before that of its listener."""
+    value = of.get(f"{mechanism.lower()}.{_MAX_REAUTH}") or of.get(_MAX_REAUTH) or "0"
+    if not value.isdecimal():
+        raise InvalidSettingError(f"{_MAX_REAUTH} must be a number of milliseconds, not {value!r}")
+    return int(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -438,7 +438,10 @@ class BrokerShell:
         security = self.config.security[listener]
         if not security.mechanisms:
             return None
-        return SaslAuthenticator(security.mechanisms, security.plain_users, self.scram_users)
+        reauth_ms = security.max_reauth_ms if self.config.generation.topic_ids else {}
+        return SaslAuthenticator(
+            security.mechanisms, security.plain_users, self.scram_users, reauth_ms
+        )
 
     async def _read_users(self) -> None:
         """Where somebody logs in by SCRAM."""

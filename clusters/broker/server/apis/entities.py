@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from kio.schema.errors import ErrorCode
 from kio.schema.types import TopicName
 from kio.static.constants import EntityType
-from kio.static.primitive import i8, i32, i32Timedelta
+from kio.static.primitive import i8, i32, i32Timedelta, i64Timedelta
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.model import TopicPartition
@@ -78,3 +78,7 @@ def milliseconds(duration: Any) -> int:
 
 def duration(ms: int) -> i32Timedelta:
     return i32Timedelta.parse(timedelta(milliseconds=ms))
+
+
+def long_duration(ms: int) -> i64Timedelta:
+    return i64Timedelta.parse(timedelta(milliseconds=ms))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.server.apis.entities import code
+from neaptide.clusters.broker.server.apis.entities import code, long_duration
 from neaptide.clusters.broker.server.apis.row import (
     ApiContext,
     PendingRequest,
@@ -25,6 +25,8 @@ from neaptide.clusters.broker.wire.codec import make, response_class
 def answer_sasl_handshake(request: PendingRequest, entity: Any, context: ApiContext) -> Any:
     """Not before the users are known: a broker has just started, and nobody is refused for that."""
     sasl = request.connection.sasl
+    if sasl is not None:
+        sasl.begin_again()
     if sasl is None or sasl.scram_users.are_known.is_set() or entity.mechanism not in SCRAM:
         return _handshake(request, entity)
     return ResponseLater(_handshake_later(sasl.scram_users, request, entity))
@@ -72,4 +74,10 @@ def answer_sasl_authenticate(request: PendingRequest, entity: Any, context: ApiC
         why = Error.SASL_AUTHENTICATION_FAILED if is_failed else Error.ILLEGAL_SASL_STATE
         refused = make(response, error_code=code(why), error_message=str(error), auth_bytes=b"")
         return SendAndClose(refused, str(error))
-    return make(response, error_code=code(Error.NONE), error_message=None, auth_bytes=answer)
+    return make(
+        response,
+        error_code=code(Error.NONE),
+        error_message=None,
+        auth_bytes=answer,
+        session_lifetime=long_duration(connection.sasl.lifetime_ms),
+    )
