@@ -269,6 +269,10 @@ HEADING: Final = (
     " `make compatibility` plays them and writes this page; `python -m tests.compatibility"
     " --suite NAME` plays one.",
     "",
+    "Applications that run on them, and go on when they and a broker are killed: Kafka Streams"
+    " 3.9.1, exactly once, and Spark's Kafka source and sink (`tests/live/test_word_counts.py`);"
+    " Kafka Connect 3.9.1 (`tests/live/test_kafka_connect.py`).",
+    "",
 )
 
 
