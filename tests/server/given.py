@@ -144,6 +144,7 @@ class Answers:
         self.closed = False
         self.sasl = None
         self.is_logging_in = False
+        self.must_log_in_again = False
 
     def respond(self, frame: bytes | None) -> None:
         assert frame is not None

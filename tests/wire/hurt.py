@@ -55,6 +55,7 @@ class Asked:
         self.listener = "CLIENT"
         self.sasl = None
         self.is_logging_in = False
+        self.must_log_in_again = False
         self.frames: list[bytes] = []
         self.refused: Exception | None = None
 

@@ -4,59 +4,51 @@ v2 (Kafka 2.2, KIP-380) names the registration of the broker that stops. v0, of 
 here: its header is one that no other request has.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kio.schema.errors import ErrorCode
-from kio.schema.request_header.v1.header import RequestHeader
-from kio.schema.response_header.v0.header import ResponseHeader
 from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
-from kio.static.primitive import i16, i32, i64
+from kio.static.primitive import i32, i64
+
+from neaptide.clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.wire.parts import RequestPart, ResponsePart, kafka
 
 
-def _kafka(kind: str) -> Any:
-    return field(metadata={"kafka_type": kind})
-
-
-class _Part:
+class _RequestPart(RequestPart, api=Api.CONTROLLED_SHUTDOWN, version=1):
     __slots__ = ()
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(7)
+
+
+class _ResponsePart(ResponsePart, api=Api.CONTROLLED_SHUTDOWN, version=1):
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlledShutdownRequestV1(_Part):
+class ControlledShutdownRequestV1(_RequestPart):
     __type__: ClassVar = EntityType.request
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
-    broker_id: BrokerId = _kafka("int32")
+    broker_id: BrokerId = kafka("int32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlledShutdownRequestV2(_Part):
+class ControlledShutdownRequestV2(_RequestPart, version=2):
     __type__: ClassVar = EntityType.request
-    __version__: ClassVar[i16] = i16(2)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
-    broker_id: BrokerId = _kafka("int32")
-    broker_epoch: i64 = _kafka("int64")
+    broker_id: BrokerId = kafka("int32")
+    broker_epoch: i64 = kafka("int64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemainingPartition(_Part):
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    topic: TopicName = _kafka("string")
-    partition: i32 = _kafka("int32")
+class RemainingPartition(_ResponsePart):
+    topic: TopicName = kafka("string")
+    partition: i32 = kafka("int32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlledShutdownResponse(_Part):
+class ControlledShutdownResponse(_ResponsePart):
     """The same in both."""
 
     __type__: ClassVar = EntityType.response
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
-    error_code: ErrorCode = _kafka("error_code")
+    error_code: ErrorCode = kafka("error_code")
     partitions: tuple[RemainingPartition, ...]
 
 
