@@ -211,7 +211,7 @@ def has_transactions(system: System) -> bool:
 def has_consumer_protocol(system: System) -> bool:
     """Whether coordinators assign (KIP-848): from 4.0 on, on our own brokers as on Apache Kafka."""
     if system.release is None:
-        return _version_of(system.version) >= _CONSUMER_PROTOCOL_SINCE
+        return GENERATIONS[system.version].consumer_protocol
     return parse_release(system.release).version >= _CONSUMER_PROTOCOL_SINCE
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,6 +35,11 @@ from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import (
     LeaderAndIsr,
     TopicPartition,
+)
+from neaptide.clusters.broker.replication.settings import (
+    GroupSettings,
+    InvalidSettingError,
+    group_settings,
 )
 from tests.core.given import LIVE, A, B, C, G, GroupCoordinator, T, one, subscription
 
@@ -320,6 +326,50 @@ def test_g3_positions_are_for_members_in_their_epoch_and_for_who_is_none() -> No
     assert found("x", 1).results == found("", -1).results == ((T, OffsetAndMetadata(5)),)
     assert found("x", 0).error is Error.STALE_MEMBER_EPOCH
     assert found("y", 1).error is Error.UNKNOWN_MEMBER_ID
+
+
+def test_g6_a_group_may_have_its_own_heartbeats_and_session() -> None:
+    here = Coordinator()
+    own = GroupSettings(consumer_session_timeout_ms=9_000, consumer_heartbeat_interval_ms=700)
+    here.do(events.GroupSettingsChanged("g", own))
+    done = here.ask("x", 0, rebalance_timeout_ms=30_000, topic_names=("t",), owned=NOBODY)
+    assert one(done, effects.RespondConsumerGroupHeartbeat).heartbeat_interval_ms == 700
+    assert effects.SetTimer(events.MemberExpiration("g", "x"), 9_000) in done
+    here.do(events.GroupSettingsChanged("g", GroupSettings(consumer_session_timeout_ms=8_000)))
+    done = here.ask("x", 1)
+    assert one(done, effects.RespondConsumerGroupHeartbeat).heartbeat_interval_ms == 5_000
+    assert effects.SetTimer(events.MemberExpiration("g", "x"), 8_000) in done
+    here.do(events.GroupSettingsChanged("g", GroupSettings()))
+    assert effects.SetTimer(events.MemberExpiration("g", "x"), 45_000) in here.ask("x", 1)
+    assert here.broker.group_settings == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"consumer.session.timeout.ms": "44999"}, "from 45000 to 60000"),
+        ({"consumer.session.timeout.ms": "60001"}, "from 45000 to 60000"),
+        ({"consumer.heartbeat.interval.ms": "4999"}, "from 5000 to 15000"),
+        ({"consumer.heartbeat.interval.ms": "15001"}, "from 5000 to 15000"),
+        ({"consumer.heartbeat.interval.ms": "x"}, "a whole number"),
+        ({"session.timeout.ms": "50000"}, "a group has no setting session.timeout.ms"),
+    ],
+)
+def test_g6_what_a_group_cannot_have_is_said(given: dict[str, str], why: str) -> None:
+    with pytest.raises(InvalidSettingError, match=why):
+        group_settings(given, Coordinator().broker.settings)
+
+
+def test_g6_a_session_is_longer_than_its_heartbeats() -> None:
+    broker = replace(Coordinator().broker.settings, group_consumer_min_session_timeout_ms=5_000)
+    for session_ms, is_fine in ((5_000, False), (5_001, True)):
+        given = {"consumer.session.timeout.ms": str(session_ms)}
+        if is_fine:
+            assert group_settings(given, broker) == GroupSettings(session_ms)
+        else:
+            with pytest.raises(InvalidSettingError, match="greater than"):
+                group_settings(given, broker)
+    assert group_settings({}, broker) == GroupSettings()
 
 
 # --- beside groups of the classic protocol --------------------------------------------------------

@@ -9,8 +9,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     OFFSETS_TOPIC,
@@ -206,6 +217,50 @@ def test_g6_a_group_changes_its_protocol_when_nobody_is_in_it(join: Join) -> Non
     classic.close()
     again = join("changes")
     until(lambda: shared(again), "the next has all of them")
+
+
+def test_g6_a_group_has_settings_of_its_own(own_or_kafka: LiveCluster, join: Join) -> None:
+    admin = AdminClient({**own_or_kafka.client_settings, "log_level": 0})
+
+    def alter(**settings: str) -> None:
+        entries = [
+            ConfigEntry(
+                f"consumer.{name.replace('_', '.')}",
+                value,
+                incremental_operation=AlterConfigOpType.SET,
+            )
+            for name, value in settings.items()
+        ]
+        group = ConfigResource.Type.GROUP
+        resource = ConfigResource(group, "own-settings", incremental_configs=entries)
+        asked = admin.incremental_alter_configs([resource])  # kept until it is answered
+        asked[resource].result()
+
+    def described() -> dict[str, str]:
+        resource = ConfigResource(ConfigResource.Type.GROUP, "own-settings")
+        asked = admin.describe_configs([resource])
+        found = asked[resource].result()
+        names = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
+        return {name: found[name].value for name in names}
+
+    assert described() == {
+        "consumer.heartbeat.interval.ms": "200",
+        "consumer.session.timeout.ms": "3000",
+    }
+    alter(heartbeat_interval_ms="700")
+    until(lambda: described()["consumer.heartbeat.interval.ms"] == "700", "it is known")
+    assert described()["consumer.session.timeout.ms"] == "3000"
+    for wrong in (
+        {"heartbeat_interval_ms": "199"},  # the least that brokers allow is 200
+        {"session_timeout_ms": "60001"},
+        {"heartbeat_interval_ms": "3000"},  # no less than the session
+        {"heartbeat_interval_ms": "soon"},
+        {"unknown": "1"},
+    ):
+        with pytest.raises(KafkaException, match="INVALID_CONFIG"):
+            alter(**wrong)
+    x = join("own-settings")
+    until(lambda: shared(x), "x has all of them")
 
 
 @pytest.mark.parametrize(

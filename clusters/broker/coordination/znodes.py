@@ -99,6 +99,7 @@ def delete_topic_path(topic: str) -> str:
 # An entity that has settings, as Kafka writes its path: topics/T, brokers/0, brokers/<default>.
 ALL_BROKERS: Final = "brokers/<default>"
 USERS: Final = "users"
+GROUPS: Final = "groups"
 
 
 def topic_entity(topic: str) -> str:
@@ -110,12 +111,21 @@ def broker_entity(broker_id: int) -> str:
 
 
 def user_entity(user: str) -> str:
-    """Whatever a user is called, it is one part of a path (Kafka's Sanitizer)."""
-    return f"{USERS}/{quote(user, safe='').replace('~', '%7E')}"
+    return _entity(USERS, user)
 
 
-def user_of(entity: str) -> str:
-    return unquote(entity.removeprefix(f"{USERS}/"))
+def group_entity(group: str) -> str:
+    return _entity(GROUPS, group)
+
+
+def _entity(kind: str, name: str) -> str:
+    """Whatever it is called, it is one part of a path (Kafka's Sanitizer)."""
+    return f"{kind}/{quote(name, safe='').replace('~', '%7E')}"
+
+
+def name_of(entity: str) -> str:
+    """Of a user or a group."""
+    return unquote(entity.partition("/")[2])
 
 
 def config_path(entity: str) -> str:

@@ -139,8 +139,7 @@ class ZooKeeperCoordination:
         self._on_administration = self._watch(self._administration_wanted)
         self._on_state_change: Watch = self._on_state
         self._on_settings: dict[str, Watch] = {}  # by entity
-        self._on_users = self._watch(self._users_changed)
-        self._watches_users = False
+        self._on_kinds: dict[str, Watch] = {}  # of entities that come and go
         self.cluster_id: str | None = None  # known when SessionStarted is reported
 
     # --- for the broker, on its event loop -------------------------------------------------------
@@ -171,10 +170,10 @@ class ZooKeeperCoordination:
         MalformedZnodeError."""
         await self._read(partial(self._alter_settings, entity, change))
 
-    async def users(self) -> Mapping[str, Mapping[str, str]]:
-        """What is set for each user, by entity; `on_settings` is called when that changes, and for
-        users that come. What is malformed is left out."""
-        return await self._read(self._read_users)
+    async def settings_of_all(self, kind: str) -> Mapping[str, Mapping[str, str]]:
+        """What is set for each user or each group, by entity; `on_settings` is called when that
+        changes, and for those that come. What is malformed is left out."""
+        return await self._read(partial(self._read_settings_of_all, kind))
 
     async def topic_partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 where there is none. Raises MalformedZnodeError."""
@@ -233,8 +232,8 @@ class ZooKeeperCoordination:
         self._register()
         for entity in self._on_settings:
             self._worker.put(partial(self._settings_changed, entity))
-        if self._watches_users:
-            self._worker.put(self._users_changed)
+        for kind in self._on_kinds:
+            self._worker.put(partial(self._kind_changed, kind))
         deferred, self._deferred = self._deferred, []
         for task in deferred:
             self._worker.put(task)
@@ -464,26 +463,28 @@ class ZooKeeperCoordination:
         """Sets a watch, which reports changes."""
         return self._watched_settings(entity) or {}
 
-    def _read_users(self) -> Mapping[str, Mapping[str, str]]:
-        self._watches_users = True
+    def _read_settings_of_all(self, kind: str) -> Mapping[str, Mapping[str, str]]:
+        if kind not in self._on_kinds:
+            self._on_kinds[kind] = self._watch(partial(self._kind_changed, kind))
         found = {}
-        for entity in self._user_entities():
+        for entity in self._entities(kind):
             try:
                 found[entity] = self._watched_settings(entity) or {}
             except znodes.MalformedZnodeError as error:
                 _log.warning("%s", error)
         return found
 
-    def _user_entities(self) -> list[str]:
+    def _entities(self, kind: str) -> list[str]:
         """Sets a watch, which reports that there are others."""
-        names = self._client.children(znodes.config_path(znodes.USERS), self._on_users)
-        return [f"{znodes.USERS}/{name}" for name in names]
+        path = znodes.config_path(kind)
+        self._client.ensure(path)
+        return [f"{kind}/{name}" for name in self._client.children(path, self._on_kinds[kind])]
 
-    def _users_changed(self) -> None:
+    def _kind_changed(self, kind: str) -> None:
         """One that went has no settings any more."""
         if not self._in_session:
             return  # the next session looks at them
-        for entity in self._user_entities():
+        for entity in self._entities(kind):
             if entity not in self._on_settings:
                 self._settings_changed(entity)
 
@@ -519,7 +520,7 @@ class ZooKeeperCoordination:
         except znodes.MalformedZnodeError as error:
             _log.warning("settings stay as they are: %s", error)
             return
-        if settings is None and entity.startswith(f"{znodes.USERS}/"):
+        if settings is None and entity.partition("/")[0] in self._on_kinds:
             settings = {}  # it may come again; of a topic that is about to go nothing is said
         if settings is not None and not self._closing:
             self._loop.call_soon_threadsafe(self._settings_are, entity, settings)

@@ -53,7 +53,7 @@ from neaptide.clusters.broker.replication.partition.partition_rules import (
 )
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
-from neaptide.clusters.broker.replication.settings import ReplicationSettings
+from neaptide.clusters.broker.replication.settings import GroupSettings, ReplicationSettings
 from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
     TransactionMetadata,
     TransactionState,
@@ -193,6 +193,7 @@ class Broker:
     groups: dict[str, Group] = field(default_factory=dict)  # of the classic protocol
     consumer_groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     expected: frozenset[ClassicMemberExpiration] = frozenset()
+    group_settings: dict[str, GroupSettings] = field(default_factory=dict)
     # Of the transactional ids that this broker coordinates: the leader epochs of its partitions of
     # `__transaction_state`, the transactions, and the markers that are not written yet.
     coordinator_epochs: dict[TopicPartition, int] = field(default_factory=dict)
@@ -236,6 +237,7 @@ class Broker:
             groups=dict(self.groups),
             consumer_groups=dict(self.consumer_groups),
             expected=self.expected,
+            group_settings=dict(self.group_settings),
             coordinator_epochs=dict(self.coordinator_epochs),
             transactions=dict(self.transactions),
             unmarked=dict(self.unmarked),

@@ -200,6 +200,8 @@ class Generation:
     # Whether a leader asks the coordinator before it takes the first batch of a transaction
     # (KIP-890, from 3.6 on).
     verifies_transactions: bool
+    # Whether a group's coordinator assigns, for members that ask for it (KIP-848).
+    consumer_protocol: bool
     # Whether offsets.commit.required.acks can be set (up to 3.9: KIP-1041).
     sets_commit_acks: bool
     # Whether `__consumer_offsets` is made with offsets.topic.replication.factor replicas or not at
@@ -272,6 +274,7 @@ _V0_10: Final = Generation(
     caught_up_at_log_end=False,
     idempotence=None,
     verifies_transactions=False,
+    consumer_protocol=False,
     sets_commit_acks=True,
     insists_on_offsets_replicas=False,
     names_invalid_records=False,
@@ -367,6 +370,7 @@ _V4_0: Final = replace(
     isr_names_broker_epochs=True,
     message_timestamp_after_max_ms=3_600_000,
     verifies_transactions=True,
+    consumer_protocol=True,
     sets_commit_acks=False,
     fetch_version=15,
 )

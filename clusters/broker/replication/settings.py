@@ -55,8 +55,12 @@ class ReplicationSettings:
     controlled_shutdown_retry_backoff_ms: int = 5_000
     default_replication_factor: int = 1
     group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    group_consumer_max_session_timeout_ms: int = 60_000
     group_consumer_max_size: int = 2**31 - 1
     group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    group_consumer_min_session_timeout_ms: int = 45_000
     group_consumer_session_timeout_ms: int = 45_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 2**31 - 1
@@ -96,6 +100,47 @@ class TopicSettings:
     max_message_bytes: int
     segment_bytes: int
     unclean_leader_election_enable: bool
+
+
+CONSUMER_SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+CONSUMER_HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What a group of the consumer protocol has for itself; None: as its broker's settings say."""
+
+    consumer_session_timeout_ms: int | None = None
+    consumer_heartbeat_interval_ms: int | None = None
+
+
+def group_settings(given: Mapping[str, str], broker: ReplicationSettings) -> GroupSettings:
+    """Raises InvalidSettingError with one sentence."""
+    bounds = {
+        CONSUMER_SESSION_TIMEOUT: (
+            broker.group_consumer_min_session_timeout_ms,
+            broker.group_consumer_max_session_timeout_ms,
+        ),
+        CONSUMER_HEARTBEAT_INTERVAL: (
+            broker.group_consumer_min_heartbeat_interval_ms,
+            broker.group_consumer_max_heartbeat_interval_ms,
+        ),
+    }
+    values = {name: _as_int(name, text) for name, text in given.items() if name in bounds}
+    if unknown := sorted(given.keys() - bounds):
+        raise InvalidSettingError(f"a group has no setting {', '.join(unknown)}")
+    for name, value in values.items():
+        least, most = bounds[name]
+        if not least <= value <= most:
+            raise InvalidSettingError(f"{name} must be from {least} to {most}, not {value}")
+    session_ms, heartbeat_ms = map(values.get, bounds)
+    session = broker.group_consumer_session_timeout_ms if session_ms is None else session_ms
+    interval = broker.group_consumer_heartbeat_interval_ms if heartbeat_ms is None else heartbeat_ms
+    if session <= interval:
+        raise InvalidSettingError(
+            f"{CONSUMER_SESSION_TIMEOUT} must be greater than {CONSUMER_HEARTBEAT_INTERVAL}"
+        )
+    return GroupSettings(session_ms, heartbeat_ms)
 
 
 def setting_names() -> frozenset[str]:

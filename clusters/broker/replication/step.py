@@ -28,6 +28,7 @@ from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
 from neaptide.clusters.broker.replication.follower import replica_fetcher_manager
 from neaptide.clusters.broker.replication.group import (
     classic_member,
+    consumer_group_change,
     consumer_group_heartbeat,
     group_administration,
     group_coordinator,
@@ -248,6 +249,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.UpdateMetadataRequested: _on_update_metadata,
     events.LogDirectoryFailed: replica_manager.on_log_directory_failed,
     events.BrokerSettingsChanged: replica_manager.on_broker_settings_changed,
+    events.GroupSettingsChanged: consumer_group_change.on_group_settings_changed,
     events.TopicSettingsChanged: replica_manager.on_topic_settings_changed,
     events.AlterPartitionResponded: _on_altered,
     events.AlterPartitionFailed: alter_partition_manager.on_failed,

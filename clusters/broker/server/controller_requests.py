@@ -118,10 +118,10 @@ class ControllerRequests:
             _log.warning("%s has the broker's settings: %s", entity, error)
             return {}
 
-    async def users(self) -> Mapping[str, Mapping[str, str]]:
-        """What is set for each user, by entity."""
+    async def settings_of_all(self, kind: str) -> Mapping[str, Mapping[str, str]]:
+        """What is set for each user or each group, by entity."""
         assert self.coordination is not None
-        return await self.coordination.users()
+        return await self.coordination.settings_of_all(kind)
 
     async def settings_of_topic(self, topic: str) -> Mapping[str, str]:
         """As far as they are settings."""

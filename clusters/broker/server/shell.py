@@ -24,10 +24,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
 from neaptide.clusters.broker.coordination.znodes import (
+    GROUPS,
     USERS,
     MalformedZnodeError,
+    name_of,
     topic_entity,
-    user_of,
 )
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
 from neaptide.clusters.broker.replication.broker import Broker, start
@@ -41,7 +42,11 @@ from neaptide.clusters.broker.replication.model import (
     TopicPartition,
 )
 from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
-from neaptide.clusters.broker.replication.settings import InvalidSettingError
+from neaptide.clusters.broker.replication.settings import (
+    GroupSettings,
+    InvalidSettingError,
+    group_settings,
+)
 from neaptide.clusters.broker.replication.step import begin, shut_down, step
 from neaptide.clusters.broker.server.apis.row import ApiContext
 from neaptide.clusters.broker.server.apis.table import client_apis, replication_apis
@@ -249,6 +254,8 @@ class BrokerShell:
         self._effects.extend(begin(self.core))
         self._work()
         self.spawn(self._read_broker_settings())
+        if self.config.generation.consumer_protocol:
+            self.spawn(self._read_settings_of_groups())
         if any(SCRAM.keys() & one.mechanisms for one in self.config.security.values()):
             self.spawn(self._read_users())
         self.spawn(self.moving.run())
@@ -428,7 +435,9 @@ class BrokerShell:
         if entity in self.settings.entities:
             self.settings.take(entity, settings)
         elif entity.startswith(f"{USERS}/"):
-            self.scram_users.take(user_of(entity), settings)
+            self.scram_users.take(name_of(entity), settings)
+        elif entity.startswith(f"{GROUPS}/"):
+            self._on_settings_of_group(name_of(entity), settings)
         else:
             topic = entity.removeprefix(topic_entity(""))
             self._controller_requests.on_topic_settings(topic, settings)
@@ -446,9 +455,22 @@ class BrokerShell:
     async def _read_users(self) -> None:
         """Where somebody logs in by SCRAM."""
         assert self.coordination is not None
-        for entity, settings in (await self.coordination.users()).items():
+        for entity, settings in (await self.coordination.settings_of_all(USERS)).items():
             self.on_settings(entity, settings)
         self.scram_users.are_known.set()
+
+    async def _read_settings_of_groups(self) -> None:
+        assert self.coordination is not None
+        for entity, settings in (await self.coordination.settings_of_all(GROUPS)).items():
+            self.on_settings(entity, settings)
+
+    def _on_settings_of_group(self, group: str, settings: Mapping[str, str]) -> None:
+        try:
+            found = group_settings(settings, self.config.replication)
+        except InvalidSettingError as error:
+            _log.warning("the group %r has the broker's settings: %s", group, error)
+            found = GroupSettings()
+        self.submit(events.GroupSettingsChanged(group, found))
 
     async def _read_broker_settings(self) -> None:
         assert self.coordination is not None

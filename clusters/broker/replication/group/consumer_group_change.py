@@ -48,6 +48,7 @@ from neaptide.clusters.broker.replication.interface.effects import (
 )
 from neaptide.clusters.broker.replication.interface.events import (
     ClassicMemberExpiration,
+    GroupSettingsChanged,
     MemberExpiration,
     RevocationExpiration,
 )
@@ -59,6 +60,7 @@ from neaptide.clusters.broker.replication.leader.produce import (
     own_number,
 )
 from neaptide.clusters.broker.replication.rule import rule
+from neaptide.clusters.broker.replication.settings import GroupSettings
 
 Answer = RespondConsumerGroupHeartbeat | RespondJoinGroup | RespondSyncGroup | RespondLeaveGroup
 # What a member is answered for what became of its group's records.
@@ -318,9 +320,27 @@ def end_group(broker: Broker, name: str, now_ms: int) -> Error:
 # --- time-outs ------------------------------------------------------------------------------------
 
 
+def on_group_settings_changed(broker: Broker, event: GroupSettingsChanged, now_ms: int) -> None:
+    """They hold from the next heartbeat of each member on."""
+    if event.settings == GroupSettings():
+        broker.group_settings.pop(event.group, None)
+    else:
+        broker.group_settings[event.group] = event.settings
+
+
+def heartbeat_interval_ms(broker: Broker, name: str) -> int:
+    own = broker.group_settings.get(name, GroupSettings()).consumer_heartbeat_interval_ms
+    return broker.settings.group_consumer_heartbeat_interval_ms if own is None else own
+
+
+def _session_timeout_ms(broker: Broker, name: str) -> int:
+    own = broker.group_settings.get(name, GroupSettings()).consumer_session_timeout_ms
+    return broker.settings.group_consumer_session_timeout_ms if own is None else own
+
+
 def watch(broker: Broker, name: str, member: ConsumerGroupMember) -> None:
     """From now on its session time-out runs again."""
-    session_ms = broker.settings.group_consumer_session_timeout_ms
+    session_ms = _session_timeout_ms(broker, name)
     if member.classic is not None:
         session_ms = member.classic.session_timeout_ms
     broker.set_timer(MemberExpiration(name, member.member_id), session_ms)

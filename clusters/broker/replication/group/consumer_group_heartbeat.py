@@ -35,6 +35,7 @@ from neaptide.clusters.broker.replication.group.consumer_group_change import (
     cancel_timers,
     commit,
     end_membership,
+    heartbeat_interval_ms,
     is_full,
     replace_static,
     watch,
@@ -120,7 +121,7 @@ def _take_heartbeat(broker: Broker, event: ConsumerGroupHeartbeatRequested, now_
         Error.NONE,
         now.member_id,
         now.member_epoch,
-        broker.settings.group_consumer_heartbeat_interval_ms,
+        heartbeat_interval_ms(broker, event.group),
         now.assigned if shows else None,
     )
     commit(broker, change, answer, now_ms)

@@ -42,7 +42,7 @@ from neaptide.clusters.broker.replication.partition.transactions import (
     NO_TRANSACTIONS,
     Transactions,
 )
-from neaptide.clusters.broker.replication.settings import ReplicationSettings
+from neaptide.clusters.broker.replication.settings import GroupSettings, ReplicationSettings
 from neaptide.clusters.broker.replication.transaction.transaction_metadata import (
     TransactionMetadata,
 )
@@ -540,6 +540,14 @@ class BrokerSettingsChanged:
     """Dynamic settings of this broker (KIP-226); each topic's follow as TopicSettingsChanged."""
 
     settings: ReplicationSettings
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettingsChanged:
+    """What a group of the consumer protocol has for itself is something else now."""
+
+    group: str
+    settings: GroupSettings
 
 
 @dataclass(frozen=True, slots=True)

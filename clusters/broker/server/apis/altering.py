@@ -13,9 +13,13 @@ from typing import Any, Final
 
 from kio.static.primitive import i8
 
-from neaptide.clusters.broker.coordination.znodes import topic_entity
+from neaptide.clusters.broker.coordination.znodes import group_entity, topic_entity
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.settings import InvalidSettingError, topic_settings
+from neaptide.clusters.broker.replication.settings import (
+    InvalidSettingError,
+    group_settings,
+    topic_settings,
+)
 from neaptide.clusters.broker.server.apis.describing import Resource
 from neaptide.clusters.broker.server.apis.entities import NO_THROTTLE, code, in_response
 from neaptide.clusters.broker.server.apis.row import ApiContext, PendingRequest, ResponseLater
@@ -116,9 +120,11 @@ async def _alter_one(
                     f"this is broker {context.config.broker_id}: it cannot alter broker {name!r}",
                 )
             entity, checked = of_broker, partial(_of_broker, context.settings, of_broker, changed)
+        case Resource.GROUP if context.config.generation.consumer_protocol and name:
+            entity, checked = group_entity(name), partial(_of_group, context.config, changed)
         case _:
             raise _RefusedError(
-                Error.INVALID_REQUEST, "only settings of topics and brokers can be altered"
+                Error.INVALID_REQUEST, f"settings of {name!r} cannot be altered here"
             )
     checked(await requests.settings_of(entity))
     if not checks_only:
@@ -132,6 +138,15 @@ def _of_topic(config: ServerConfig, change: Change, before: Settings) -> Setting
         log_config(config.settings, after)
         topic_settings(after, config.replication)
     except (SettingError, InvalidSettingError) as error:
+        raise _RefusedError(Error.INVALID_CONFIG, str(error)) from None
+    return after
+
+
+def _of_group(config: ServerConfig, change: Change, before: Settings) -> Settings:
+    after = change(before)
+    try:
+        group_settings(after, config.replication)
+    except InvalidSettingError as error:
         raise _RefusedError(Error.INVALID_CONFIG, str(error)) from None
     return after
 

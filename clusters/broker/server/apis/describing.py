@@ -14,9 +14,15 @@ from typing import Any, Final, NamedTuple
 from kio.schema.types import BrokerId
 from kio.static.primitive import i8, i32, i64
 
+from neaptide.clusters.broker.coordination.znodes import group_entity
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.broker.replication.settings import topic_settings
+from neaptide.clusters.broker.replication.settings import (
+    CONSUMER_HEARTBEAT_INTERVAL,
+    CONSUMER_SESSION_TIMEOUT,
+    ReplicationSettings,
+    topic_settings,
+)
 from neaptide.clusters.broker.server.apis.entities import NO_THROTTLE, code, in_response
 from neaptide.clusters.broker.server.apis.row import ApiContext, PendingRequest, ResponseLater
 from neaptide.clusters.broker.server.dynamic_settings import DYNAMIC, DynamicSettings
@@ -77,11 +83,13 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3  # of all brokers
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class Resource(IntEnum):
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class Described(NamedTuple):
@@ -91,7 +99,7 @@ class Described(NamedTuple):
     kind: int  # of the value, as Kafka numbers it
 
 
-_BOOLEAN, _STRING, _LONG, _DOUBLE = 1, 2, 5, 6
+_BOOLEAN, _STRING, _INT, _LONG, _DOUBLE = 1, 2, 3, 5, 6
 
 
 def answer_describe_configs(
@@ -122,6 +130,9 @@ async def _described(version: int, asked: Any, context: ApiContext) -> Any:
         error = Error.UNKNOWN_TOPIC_OR_PARTITION
     elif kind == Resource.BROKER and context.settings.entity(name) is not None:
         found = list(settings_of_broker(context.settings, of_all=not name))
+    elif kind == Resource.GROUP and name and context.config.generation.consumer_protocol:
+        own = await context.controller_requests.settings_of(group_entity(name))
+        found = list(settings_of_group(context.config.replication, own))
     else:
         error, message = Error.INVALID_REQUEST, f"{name!r} is not described by this broker"
     wanted = asked.configuration_keys
@@ -166,6 +177,19 @@ def settings_of_topic(dynamic: DynamicSettings, own: Mapping[str, str]) -> Itera
     for name, value in sorted(values.items()):
         of_broker = _source(dynamic, *of_brokers.get(name, ()), name)
         yield _as_text(name, value, Source.TOPIC if name in own else of_broker)
+
+
+def settings_of_group(
+    replication: ReplicationSettings, own: Mapping[str, str]
+) -> Iterator[Described]:
+    of_broker = {
+        CONSUMER_HEARTBEAT_INTERVAL: replication.group_consumer_heartbeat_interval_ms,
+        CONSUMER_SESSION_TIMEOUT: replication.group_consumer_session_timeout_ms,
+    }
+    for name, value in of_broker.items():
+        is_own = name in own
+        source = Source.GROUP if is_own else Source.DEFAULT
+        yield Described(name, own[name] if is_own else str(value), source, _INT)
 
 
 def settings_of_broker(dynamic: DynamicSettings, *, of_all: bool) -> Iterator[Described]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kio.static.primitive import i8, i32
 
-from neaptide.clusters.broker.coordination.znodes import user_entity, user_of
+from neaptide.clusters.broker.coordination.znodes import USERS, name_of, user_entity
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.server.apis.entities import NO_THROTTLE, code, in_response
 from neaptide.clusters.broker.server.apis.row import ApiContext, PendingRequest, ResponseLater
@@ -35,8 +35,8 @@ def answer_describe(request: PendingRequest, entity: Any, context: ApiContext) -
 async def _describe(request: PendingRequest, entity: Any, context: ApiContext) -> Any:
     """All users that have any, where none is named."""
     api, version = request.header.api, request.header.version
-    users = await context.controller_requests.users()
-    named = {user_of(entity): settings for entity, settings in users.items()}
+    users = await context.controller_requests.settings_of_all(USERS)
+    named = {name_of(entity): settings for entity, settings in users.items()}
     of = {user: scram_credentials(user, settings) for user, settings in named.items()}
     asked = Counter(str(user.name) for user in entity.users or ())
     results = []
