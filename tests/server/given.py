@@ -123,6 +123,9 @@ class SlowCoordination:
         self.may_report: dict[str, asyncio.Event] = {}
         self.asked: list[str] = []
 
+    async def settings_of_all(self, kind: str) -> Mapping[str, Mapping[str, str]]:
+        return {}
+
     async def settings(self, entity: str) -> Mapping[str, str]:
         topic = entity.removeprefix("topics/")
         if topic == entity:  # of brokers: nothing is set
