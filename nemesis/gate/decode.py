@@ -301,9 +301,14 @@ def _by_topic(
     return {(topic, n): value for topic, entries in by_topic for n, value in entries}
 
 
+# Of Kafka up to 2.7; kio begins with a later version.
+_NOT_IN_KIO: Final = {("write_txn_markers", 0): "neaptide.clusters.broker.wire.txn_markers"}
+
+
 @lru_cache
 def _class(api: str, version: int, kind: str) -> Any:
-    module = importlib.import_module(f"kio.schema.{api}.v{version}.{kind}")
+    named = f"kio.schema.{api}.v{version}.{kind}"
+    module = importlib.import_module(_NOT_IN_KIO.get((api, version), named))
     name = "".join(part.capitalize() for part in (*api.split("_"), kind))
     return getattr(module, name)
 

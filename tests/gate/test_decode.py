@@ -13,6 +13,7 @@ from neaptide.nemesis.gate import decode
 from neaptide.nemesis.gate import messages as m
 from neaptide.nemesis.gate.fetch_answer import fetch_response
 from neaptide.nemesis.gate.frames import MalformedStreamError
+from neaptide.nemesis.gate.parts import parts_of
 from tests.gate import wire
 from tests.gate.wire import Answer, Ask
 
@@ -161,3 +162,22 @@ def test_rubbish_is_at_worst_an_error_of_one_kind(version: int, body: bytes) -> 
     ):
         with contextlib.suppress(MalformedStreamError):  # anything else would fail the test
             read()
+
+
+def test_markers_of_kafka_up_to_2_7_are_read() -> None:
+    """Frames that the classes of kafka-clients 2.1.1 have made; kio begins with version 1."""
+    request = _framed(
+        "001b00000000000700016300000001000000000000000900020100000001000174000000010000000300000004"
+    )
+    header = decode.request_header(request)
+    entity = decode.request_entity(request, header)
+    assert parts_of(entity).about == (
+        (("t", 3), {"producer_id": 9, "producer_epoch": 2, "committed": 1}),
+    )
+    response = _framed("000000070000000100000000000000090000000100017400000001000000030000")
+    answer = decode.response_entity(response, 27, 0)
+    assert parts_of(answer).about == ((("t", 3), {"producer_id": 9, "error": 0}),)
+
+
+def _framed(message: str) -> bytes:
+    return struct.pack(">i", len(message) // 2) + bytes.fromhex(message)
