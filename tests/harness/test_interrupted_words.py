@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,3 +59,29 @@ def test_of_its_last_run_it_says_what_the_files_say(
     assert says in interrupted.said()
     assert run.name in interrupted.said()
     assert ("unknown" in interrupted.said()) == ("unknown" in says)
+
+
+_AT_IMPORT = """
+import importlib.abc, os, signal, sys
+
+class AtImport(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "neaptide.harness.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, AtImport())
+sys.argv = ["neaptide", "--version"]
+from neaptide.harness.cli.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_word() -> None:
+    done = subprocess.run([sys.executable, "-c", _AT_IMPORT], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+def test_in_the_background_of_a_shell_ctrl_c_is_of_others() -> None:
+    ignored = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{_AT_IMPORT}"
+    done = subprocess.run([sys.executable, "-c", ignored], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
