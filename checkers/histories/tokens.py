@@ -6,9 +6,10 @@ invalid (a letter, `#`, `;`, `(` or `\\` outside a string is no JSON), and the l
 `edn.parse`, alone. What would be JSON but mean something else is looked for: the symbol `null`, a
 number too long for orjson.
 
-A line becomes `{"type":…,"f":…}`, a map inside it `{"":[key,value,…]}`. A field's colon stands in
-an object only where the line's own map is, and a bracket that closes another's line closes nothing:
-no text of a line can pass for two, nor two for one.
+A line becomes `{"type":…,"f":…}`, a map inside it `{"":[key,value,…]}`. A bracket that closes
+another's line closes nothing: no text of a line can pass for two, nor two for one. A field's colon
+stands in an object only where the line's own map is, unless brackets are mixed up (`{], :value [}`
+inside it): so fields are counted, those that are written against those that lines have.
 
 The rule: what is read here is what `edn.parse` reads. Only a map that has a key without a value is
 noticed later, by whoever looks into it (`pairs`, `require_whole`).
@@ -118,15 +119,16 @@ def _ordinary(block: bytes) -> list[Fields] | None:
     text = _NEXT_LINE + text[1:-1].replace(b"}\n{", _NEXT_LINE)
     if b"\n" in text or b"null" in text or _TOO_LONG in text.translate(_DIGITS):
         return None
-    text = _as_json(text)
+    text, fields = _as_json(text)
     try:
         lines: list[Fields] = orjson.loads(_with(strings, text) if strings else text)
     except orjson.JSONDecodeError:
         return None
-    return lines
+    return lines if sum(map(len, lines)) == fields else None
 
 
-def _as_json(text: bytes) -> bytes:
+def _as_json(text: bytes) -> tuple[bytes, int]:
+    """And how many fields the lines have."""
     for first in _KEYWORD.findall(text, 1, text.find(b" ")):
         text = text.replace(_NEXT_LINE + b":" + first + b" ", _NEXT_LINE + b'"' + first + b'"\x02')
     for name in _FIELDS:
@@ -135,8 +137,9 @@ def _as_json(text: bytes) -> bytes:
     if b"nil" in text:
         for nil, null in _NIL:
             text = text.replace(nil, null)
+    fields = text.count(_COLON)
     text = text.replace(b"{", b'{"":[').replace(b"}", b"]}").replace(_COLON, b":")
-    return b"[" + text.replace(_NEXT_LINE, b"},{")[2:] + b"}]"
+    return b"[" + text.replace(_NEXT_LINE, b"},{")[2:] + b"}]", fields
 
 
 def _with(strings: list[bytes], text: bytes) -> bytes:

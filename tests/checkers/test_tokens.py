@@ -112,6 +112,20 @@ def test_no_line_passes_for_a_part_of_another(parts: list[bytes]) -> None:
     require_same(whole.split(b"\n"))
 
 
+@pytest.mark.parametrize(
+    "mixed_up",
+    [
+        b"{:type :ok, :f :ok, :error {], :value [}}",
+        b"{:type :ok, :error {1 2], :value [3 4}, :f :ok}",
+        b"{:type :ok, :error {]}, :f {}, :value [}}",
+        b"{:type :ok, :type :ok}",  # and a field that is there twice
+    ],
+)
+def test_brackets_that_are_mixed_up_are_no_fields(mixed_up: bytes) -> None:
+    require_same([mixed_up])
+    require_same([b"{:type :ok}", mixed_up, b"{:type :ok, :value {}}"])
+
+
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_refused(line: bytes) -> None:
     require_same(line.split(b"\n"))
