@@ -269,9 +269,10 @@ HEADING: Final = (
     " `make compatibility` plays them and writes this page; `python -m tests.compatibility"
     " --suite NAME` plays one.",
     "",
-    "Applications that run on them, and go on when they and a broker are killed: Kafka Streams"
-    " 3.9.1, exactly once, and Spark's Kafka source and sink (`tests/live/test_word_counts.py`);"
-    " Kafka Connect 3.9.1 (`tests/live/test_kafka_connect.py`).",
+    "Applications that run on them: Kafka Streams 3.9.1, exactly once although it is killed, and"
+    " Spark's Kafka source and sink, although a leader and then Spark are killed"
+    " (`tests/live/test_word_counts.py`); Kafka Connect 3.9.1"
+    " (`tests/live/test_kafka_connect.py`).",
     "",
 )
 
