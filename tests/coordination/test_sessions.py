@@ -165,6 +165,26 @@ def test_after_a_lost_connection_nothing_is_missed_and_all_is_answered(
     asyncio.run(play())
 
 
+def test_what_is_set_for_a_broker_is_known_before_it_is_registered(
+    connect: str, zookeeper: KazooClient
+) -> None:
+    """Whoever is registered is given replicas, and fetches: by then it must know its throttle."""
+    wanted = {"follower.replication.throttled.rate": "1000"}
+    entity = znodes.broker_entity(1)
+    zookeeper.create(znodes.config_path(entity), znodes.encode_settings(wanted), makepath=True)
+
+    async def play() -> None:
+        broker = Participant(connect, 1, timeout_ms=10_000)
+        known = asyncio.ensure_future(broker.coordination.settings(entity))
+        broker.coordination.start()
+        await broker.receives(SessionStarted)
+        assert known.done()
+        assert known.result() == wanted
+        broker.coordination.close()
+
+    asyncio.run(play())
+
+
 def test_all_brokers_of_a_cluster_know_the_same_cluster_id(
     connect: str, zookeeper: KazooClient
 ) -> None:

@@ -22,7 +22,7 @@ import asyncio
 import concurrent.futures
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar, assert_never
@@ -157,11 +157,12 @@ class ZooKeeperCoordination:
         else:
             self._worker.put(partial(self._execute, self._expiries_reported, request))
 
-    async def settings(self, entity: str) -> Mapping[str, str]:
+    def settings(self, entity: str) -> Awaitable[Mapping[str, str]]:
         """What is set for a topic, a broker or all brokers; `on_settings` is called when that
-        changes. Raises MalformedZnodeError.
+        changes. What is asked before `start` is answered before the broker is registered. Raises
+        MalformedZnodeError.
         """
-        return await self._read(partial(self._read_settings, entity))
+        return self._read(partial(self._read_settings, entity))
 
     async def alter_settings(
         self, entity: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -170,19 +171,19 @@ class ZooKeeperCoordination:
         MalformedZnodeError."""
         await self._read(partial(self._alter_settings, entity, change))
 
-    async def settings_of_all(self, kind: str) -> Mapping[str, Mapping[str, str]]:
+    def settings_of_all(self, kind: str) -> Awaitable[Mapping[str, Mapping[str, str]]]:
         """What is set for each user or each group, by entity; `on_settings` is called when that
         changes, and for those that come. What is malformed is left out."""
-        return await self._read(partial(self._read_settings_of_all, kind))
+        return self._read(partial(self._read_settings_of_all, kind))
 
     async def topic_partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 where there is none. Raises MalformedZnodeError."""
         return await self._read(partial(self._count_partitions, topic))
 
-    async def _read(self, read: Callable[[], T]) -> T:
+    def _read(self, read: Callable[[], T]) -> asyncio.Future[T]:
         answer: concurrent.futures.Future[T] = concurrent.futures.Future()
         self._worker.put(partial(self._answer, read, answer))
-        return await asyncio.wrap_future(answer)
+        return asyncio.wrap_future(answer)
 
     def close(self) -> None:
         """End the session and the threads; no event comes after this."""
@@ -229,7 +230,6 @@ class ZooKeeperCoordination:
             return
         self.cluster_id = session.prepare(self._client, self._new_cluster_id)
         self._in_session = True
-        self._register()
         for entity in self._on_settings:
             self._worker.put(partial(self._settings_changed, entity))
         for kind in self._on_kinds:
@@ -237,6 +237,8 @@ class ZooKeeperCoordination:
         deferred, self._deferred = self._deferred, []
         for task in deferred:
             self._worker.put(task)
+        # Last: whoever is registered is given replicas, and must know by then what is set for them.
+        self._worker.put(self._register)
 
     def _register(self) -> None:
         if not self._in_session or self._is_registered:

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -249,11 +249,14 @@ class BrokerShell:
         )
 
     def begin(self, coordination: ZooKeeperCoordination) -> None:
+        """Before the coordination service is started: what is set for this broker is asked first,
+        for no replica may fetch before its throttle is known (Kafka reads it before it begins)."""
         self.coordination = coordination
         self._controller_requests.coordination = coordination
+        for entity in self.settings.entities:
+            self.spawn(self._take_broker_settings(entity, coordination.settings(entity)))
         self._effects.extend(begin(self.core))
         self._work()
-        self.spawn(self._read_broker_settings())
         if self.config.generation.consumer_protocol:
             self.spawn(self._read_settings_of_groups())
         if any(SCRAM.keys() & one.mechanisms for one in self.config.security.values()):
@@ -472,15 +475,11 @@ class BrokerShell:
             found = GroupSettings()
         self.submit(events.GroupSettingsChanged(group, found))
 
-    async def _read_broker_settings(self) -> None:
-        assert self.coordination is not None
-        for entity in self.settings.entities:
-            try:
-                settings = await self.coordination.settings(entity)
-            except MalformedZnodeError as error:
-                _log.warning("%s", error)
-            else:
-                self.on_settings(entity, settings)
+    async def _take_broker_settings(self, entity: str, read: Awaitable[Mapping[str, str]]) -> None:
+        try:
+            self.on_settings(entity, await read)
+        except MalformedZnodeError as error:
+            _log.warning("%s", error)
 
     def _on_broker_settings(self) -> None:
         current = self.settings.current
