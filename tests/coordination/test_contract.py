@@ -234,6 +234,7 @@ def test_c5_marks_are_loaded_by_the_next_controller_and_taken_away(join: Join) -
                 await created_topic(one)
                 one.ask(MarkTopicForDeletion("t"), MarkTopicForDeletion("none"))
                 await one.receives(TopicsMarkedForDeletion, lambda e: len(e.topics) == 2)
+                await two.receives(ControllerChanged, lambda e: e.controller_id == 1)
             await two.receives(ControllerChanged, lambda e: e.controller_id is None)
             loaded = await two.becomes_controller()
             assert loaded.marked == ("none", "t")
@@ -308,6 +309,7 @@ def test_c5_a_late_read_of_who_was_the_controller_takes_no_watch_away(join: Join
     async def play() -> None:
         async with join(1) as one, join(2) as two:
             await one.becomes_controller()
+            await two.receives(ControllerChanged, lambda e: e.controller_id == 1)
             await created_topic(one)
             first = await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
             one.ask(ResignController())

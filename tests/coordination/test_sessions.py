@@ -73,6 +73,7 @@ def test_c2_a_session_that_expires_is_followed_by_a_new_registration(
     async def play() -> None:
         async with participant(connect, 1) as one, participant(connect, 2) as two:
             loaded = await one.becomes_controller()
+            await two.receives(ControllerChanged, lambda e: e.controller_id == 1)
             await asyncio.to_thread(end_session, connect, one.session())
             await one.receives(SessionExpired)
             started = await one.receives(SessionStarted)
