@@ -39,7 +39,7 @@ def ignore(_: object) -> None:
 
 
 def settings_of(options: ProducerOptions) -> dict[str, str]:
-    """What a run asks of its producers, by librdkafka's names; an idempotent one tries on."""
+    """What a run asks of its producers, by Kafka's names; an idempotent one tries on."""
     in_flight = {
         "max.in.flight.requests.per.connection": str(options.max_in_flight),
         "retry.backoff.ms": str(options.retry_backoff_ms),
@@ -48,9 +48,9 @@ def settings_of(options: ProducerOptions) -> dict[str, str]:
         return {
             **in_flight,
             "enable.idempotence": "true",
-            "message.send.max.retries": str(RETRIES_MAX),
+            "retries": str(RETRIES_MAX),
         }
-    return {**in_flight, "message.send.max.retries": str(options.retries)}
+    return {**in_flight, "retries": str(options.retries)}
 
 
 def producer(bootstrap: str, acks: str, extra: Mapping[str, str]) -> Producer:
@@ -59,7 +59,7 @@ def producer(bootstrap: str, acks: str, extra: Mapping[str, str]) -> Producer:
         "bootstrap.servers": bootstrap,
         "acks": acks,
         "enable.idempotence": False,
-        "message.send.max.retries": 0,
+        "retries": 0,
         "max.in.flight.requests.per.connection": 1,
         "linger.ms": 5,
         "request.timeout.ms": 5_000,

@@ -12,7 +12,7 @@ Harness → clients, each with an `id` that the answer repeats:
     progress                                      counts of all that its clients did
     stop      senders                             those that send stop, or all others
     finish    deadline_s                          answered when all have ended
-    open      name, kind, topic, group, …          a client that a scenario drives: see scripted
+    open      name, kind, topic, group, …          a client that a scenario drives: see driven
     drive     client, act, arguments              what it is to do; answered when that is done
     flush                                         what was recorded can be read
 Clients → harness:
@@ -49,6 +49,7 @@ class ClientsConfig:
     settings: dict[str, str]  # more librdkafka settings, of the user
     producer: dict[str, str] = field(default_factory=dict)  # … of producers alone
     library: str = DEFAULT  # of the clients of a workload
+    program: list[str] = field(default_factory=list)  # a user's client: it does what is scripted
     journal: bool = False  # it may be killed or cut off: what its clients will do is noted before
 
     @property

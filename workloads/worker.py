@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from neaptide.results.forgone import forgo
 
@@ -26,6 +26,7 @@ if __name__ == "__main__":
 from neaptide.results.errors import NeaptideError, StoreError
 from neaptide.results.record_texts import record_text
 from neaptide.results.tables import file_seconds
+from neaptide.workloads.adapters.table import ADAPTERS, CONFLUENT
 from neaptide.workloads.groups import GroupConsumer
 from neaptide.workloads.journal import Journal
 from neaptide.workloads.libraries.model import Library
@@ -35,9 +36,17 @@ from neaptide.workloads.protocol import SECRET_SETTINGS, ClientsConfig
 from neaptide.workloads.recorder import Recorder
 from neaptide.workloads.roles.role import Desk, Role, Task
 from neaptide.workloads.roles.table import find_role
-from neaptide.workloads.scripted import ClientConfig, ScriptedClients
 from neaptide.workloads.sending import Sender
 
+if TYPE_CHECKING:
+    from neaptide.workloads.driven import DrivenClients
+
+# So that failures are noticed quickly, and a run is not spent waiting.
+PROGRAM_PRODUCER: Final = {
+    "linger.ms": "5",
+    "request.timeout.ms": "5000",
+    "delivery.timeout.ms": "10000",
+}
 _DRAIN_TIMEOUT_S = 30.0
 _BURST = 50
 PROCESSES_PER_WORKER = 4_000_000  # each send without an answer takes one
@@ -59,7 +68,7 @@ class Worker:
         self._roles: list[Role] = []
         self._journal = Journal(config.directory, config.number) if config.journal else None
         self._library: Library | None = None
-        self._scripted = ScriptedClients(self._recorder, self._process, config.directory, self.say)
+        self._driven: DrivenClients | None = None
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep_flushing, daemon=True)
         self._keeper.start()
@@ -100,7 +109,11 @@ class Worker:
         values: list[str],
         to: str | None = None,
         key: str | None = None,
-    ) -> None:
+        deadline_s: float = 0.0,
+    ) -> str:
+        """What did not come about in time; the ends of sends are events."""
+        if self._config.program and to is None:
+            return self._produce_by_program(topic, partition, acks, values, key, deadline_s)
         of = (to or self._config.bootstrap, acks)
         sender = self._senders.get(of)
         if sender is None:
@@ -108,6 +121,27 @@ class Worker:
             sender = self._senders[of] = self._sender(acks, self._say_sent, of[0], believes)
         for value in values:
             sender.send(topic, partition, value, key)
+        return ""
+
+    def _produce_by_program(
+        self,
+        topic: str,
+        partition: int,
+        acks: str,
+        values: list[str],
+        key: str | None,
+        deadline_s: float,
+    ) -> str:
+        """By one client for each acks, which is open from then on."""
+        name = f"producer-acks-{acks}"
+        if self._driven is None or not self._driven.is_open(name):
+            settings = {**PROGRAM_PRODUCER, "acks": acks, **self._config.producer}
+            of: dict[str, Any] = {"name": name, "kind": "producer", "topic": topic}
+            problem = self.do_open(deadline_s, **of, settings=settings)
+            if problem:
+                return problem
+        sent = {"records": values, "partition": partition, "key": key, "waits": False}
+        return self.do_drive(name, "send", deadline_s, sent)
 
     def _sender(
         self,
@@ -262,16 +296,24 @@ class Worker:
 
     def do_open(self, deadline_s: float, **config: Any) -> str:
         """A client that a scenario drives; what did not come about in time."""
+        from neaptide.workloads.driven import ClientConfig, DrivenClients  # few runs need them
+
         own = self._config
+        if self._driven is None:
+            self._driven = DrivenClients(self._recorder, self._process, own.directory, self.say)
         config["settings"] = {**own.settings, **config["settings"]}
-        named = ClientConfig(bootstrap=own.bootstrap, clock_origin_ns=own.clock_origin_ns, **config)
-        return self._scripted.open(named, deadline_s)
+        shipped = config["kind"] == "raw_producer" or not own.program
+        program = ADAPTERS[CONFLUENT]() if shipped else own.program
+        return self._driven.open(
+            ClientConfig(bootstrap=own.bootstrap, **config), program, deadline_s
+        )
 
     def do_drive(self, client: str, act: str, deadline_s: float, arguments: dict[str, Any]) -> str:
+        assert self._driven is not None
         if act == "die":
-            self._scripted.die(client)
+            self._driven.die(client)
             return ""
-        return self._scripted.do(client, act, deadline_s, **arguments)
+        return self._driven.do(client, act, deadline_s, **arguments)
 
     def do_flush(self) -> None:
         self._recorder.flush()
@@ -318,7 +360,8 @@ class Worker:
         for role in self._roles:
             role.wait(_ROLE_ENDS_S)
         self._say_failures()
-        self._scripted.close()
+        if self._driven is not None:
+            self._driven.close()
         for sender in [*self._senders.values(), *(load.sender for load in self._loads)]:
             sender.close()
         try:

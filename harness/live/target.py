@@ -123,7 +123,7 @@ class LiveTarget:
 
     async def produce(self, step: steps.Produce) -> None:
         to = None if step.to is None else self.stage.client_address(self._ids[step.to])
-        await self.stage.clients.do(
+        problem = await self.stage.clients.do(
             "produce",
             topic=self.stage.spec.topic.name,
             partition=step.partition,
@@ -131,7 +131,10 @@ class LiveTarget:
             values=list(step.values),
             to=to,
             key=step.key,
+            deadline_s=self._within_s,
         )
+        if problem:
+            raise MissedError(f"of the producer: {problem}")
 
     async def consume(self, step: steps.Consume) -> None:
         read = {"topic": self.stage.spec.topic.name, "partition": step.partition}

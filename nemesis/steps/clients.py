@@ -33,7 +33,7 @@ _Waits = Annotated[
 
 
 class ToClient(Step):
-    """A step that a client process carries out: workloads.scripted does its verb."""
+    """A step that a client process carries out: workloads.driven does its verb."""
 
     __slots__ = ()
 
