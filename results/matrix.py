@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -103,6 +103,8 @@ class Matrix:
     scenarios: tuple[tuple[str, str, str], ...]  # name, title, and of which kind its outcomes are
     systems: tuple[str, ...]
     cells: tuple[Cell, ...]
+    client: str = ""  # whose clients were driven, where they are not those that ship
+    not_played: Mapping[str, str] = field(default_factory=dict)  # by scenario, why
 
     def cell(self, scenario: str, system: str) -> Cell | None:
         """None: it was not played."""
@@ -113,7 +115,9 @@ class Matrix:
         return {status: sum(cell.status == status for cell in self.cells) for status in SIGNS}
 
     def to_json(self) -> dict[str, Any]:
+        of_client = {"client": self.client, "not_played": dict(self.not_played)}
         return {
+            **(of_client if self.client else {}),
             "scenarios": [
                 {"name": name, "title": title, "kind": kind} for name, title, kind in self.scenarios
             ],
@@ -137,7 +141,11 @@ class Matrix:
 
 
 def assemble(
-    runs: Sequence[Path], not_served: Mapping[tuple[str, str], str] | None = None
+    runs: Sequence[Path],
+    not_served: Mapping[tuple[str, str], str] | None = None,
+    *,
+    client: str = "",
+    not_played: Mapping[str, str] | None = None,
 ) -> Matrix:
     """The matrix of these runs of scenarios. Raises RunUnreadableError where one is none.
 
@@ -160,6 +168,8 @@ def assemble(
         tuple((name, *scenarios[name]) for name in sorted(scenarios)),
         tuple(sorted(systems, key=_in_order)),
         tuple(sorted(cells, key=lambda cell: (cell.scenario, cell.system))),
+        client,
+        not_played or {},
     )
 
 

@@ -23,6 +23,7 @@ from neaptide.clusters.hosts.ledger import reap_orphans
 from neaptide.clusters.hosts.place import Place, check_place, parse_place
 from neaptide.harness.checking import spark_watch
 from neaptide.harness.cli import check as cli_check
+from neaptide.harness.cli import client as cli_client
 from neaptide.harness.cli import completion
 from neaptide.harness.cli import explore as cli_search
 from neaptide.harness.cli import export as cli_export
@@ -639,6 +640,7 @@ app.command()(cli_scenarios.new)
 app.command()(cli_scenarios.schema)
 app.command()(cli_scenarios.explain)
 app.command()(cli_upgrade.upgrade)
+app.command()(cli_client.client)
 app.command()(cli_export.export)
 app.add_typer(cli_spark.app, name="spark")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
@@ -78,8 +79,10 @@ def not_served(runs: Sequence[Path]) -> dict[tuple[str, str], str]:
     }
 
 
-def finished_runs(scenario: Scenario, system: str, host: str) -> list[Path]:
-    """Saved runs of this very scenario that came to their end, oldest first.
+def finished_runs(
+    scenario: Scenario, system: str, host: str, clients: Mapping[str, Any] | None
+) -> list[Path]:
+    """Saved runs of this very scenario, with these clients, that came to their end, oldest first.
 
     What is changed in a file since, or in neaptide, makes its runs those of another scenario.
     """
@@ -98,6 +101,7 @@ def finished_runs(scenario: Scenario, system: str, host: str) -> list[Path]:
             host,
             VERSION,
         )
-        if same and run.status == "finished" and run.schedule == scenario.document:
+        is_over = run.status == "finished" and run.clients == clients
+        if same and is_over and run.schedule == scenario.document:
             found.append(directory)
     return found

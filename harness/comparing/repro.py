@@ -12,11 +12,12 @@ from typing import Any
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.harness.checking.check import SparkStart, check_and_report
 from neaptide.harness.comparing.matrix import finished_runs
-from neaptide.harness.play.scenario import Played, play, refused_by_own
+from neaptide.harness.play.scenario import Played, clients_of, play, refused_by_own
 from neaptide.harness.scenarios.systems import KNOWN, System, fetch, like_of, parse_systems
 from neaptide.nemesis.scenario import Scenario, expected_outcome, lacks
 from neaptide.nemesis.search.play import is_simulated
 from neaptide.results.run import read_run
+from neaptide.workloads.program import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Cell:
     scenario: Scenario
     where: str
     system: System
+    program: Program | None = None  # the client that it drives, in place of the one that ships
 
     @property
     def expected(self) -> str | None:
@@ -172,6 +174,7 @@ def _played_and_judged(
                 cell.where,
                 lambda line, name=name, number=number: report(f"{name}: {line}", number),  # type: ignore[misc]
                 place,
+                program=cell.program,
             )
         )
         played.append((cell, one, time.monotonic() - begun))
@@ -202,7 +205,8 @@ def _earlier(cell: Cell, place: Place, saved: dict[tuple[str, str], list[Path]])
     """The next saved run of a cell; each is taken once."""
     key = (cell.scenario.name, str(cell.system))
     if key not in saved:
-        saved[key] = finished_runs(cell.scenario, str(cell.system), place.name)
+        clients = clients_of(cell.scenario, cell.program)
+        saved[key] = finished_runs(cell.scenario, str(cell.system), place.name, clients)
     if not saved[key]:
         return None
     run = saved[key].pop(0)

@@ -11,7 +11,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -366,8 +366,9 @@ class Stage:
                 )
             await asyncio.sleep(_FILE_LOOK_S)
 
-    async def start_clients(self, options: ProducerOptions) -> None:
-        config = self._clients_config(1, options)
+    async def start_clients(self, options: ProducerOptions, program: Sequence[str] = ()) -> None:
+        """`program`: a client that is driven in place of the one that ships, as it is started."""
+        config = replace(self._clients_config(1, options), program=list(program))
         secret = secret_settings(self.system)
         self.clients = await Clients.start(self.host, config, self._on_client_event, secret)
         for topic in (*self.spec.topics, self.spec.offsets):

@@ -24,6 +24,7 @@ from neaptide.harness.play.run_record import Finished, new_run, record
 from neaptide.harness.scenarios.needs import check_need
 from neaptide.harness.scenarios.predictions import (
     confirmed_sights,
+    of_any_client,
     round_disagreements,
     unseen_sights,
 )
@@ -45,6 +46,7 @@ from neaptide.nemesis.scenario import (
     with_brokers,
 )
 from neaptide.results.run import Aim
+from neaptide.workloads.program import Program
 
 Progress = Callable[[str], None]
 
@@ -66,8 +68,12 @@ async def play(
     progress: Progress,
     place: Place = LOCAL,
     min_acked: int = 1,
+    program: Program | None = None,
 ) -> Played:
-    """Runs a scenario to its end. The run directory says how it went, also when interrupted."""
+    """Runs a scenario to its end. The run directory says how it went, also when interrupted.
+
+    `program`: the client that it drives, and that sends what `produce` says.
+    """
     if scenario.run is not None:
         raise UsageError(
             f"{where} is the schedule of a random run: `neaptide run {where}` plays it."
@@ -82,15 +88,9 @@ async def play(
         brokers=dict(scenario.brokers),
         expected=expected_outcome(scenario, system.like),
         host=place.name,
-        clients=_clients(scenario),
+        clients=clients_of(scenario, program),
         min_acked=min_acked,
-        repeat=" ".join(
-            [
-                f"neaptide run {shlex.quote(where)} {system.options} --seed {seed}",
-                *([f"--min-acked {min_acked}"] if min_acked != 1 else []),
-                *place.options,
-            ]
-        ),
+        repeat=_again(where, system, seed, place, min_acked, program),
     )
 
     async def work(directory: Path, account: Account) -> Finished:
@@ -104,13 +104,13 @@ async def play(
         spec = cluster_spec(scenario)
         async with Stage(directory, system, spec, place, account, reads, toxics) as stage:
             stage.names = {number: name for name, number in scenario.brokers.items()}
-            await stage.start_clients(scenario.producer)
+            await stage.start_clients(scenario.producer, () if program is None else program.argv)
             await stage.watch_rounds()
             faults = Faults(stage)
             members = MembersNemesis(stage, faults)
             target = LiveTarget(stage, faults, members, scenario.brokers, seed=seed)
             done = await guarded(
-                _play_on(target, scenario, progress), stage.run, stage.find_incident
+                _play_on(target, scenario, progress, program), stage.run, stage.find_incident
             )
         seen = (*done.disagreements, *round_disagreements(scenario, directory))
         return replace(done, disagreements=seen)
@@ -202,12 +202,36 @@ def _check_machines(scenario: Scenario, place: Place) -> None:
             check_need(scheduled.step.needs, scenario.name, place)
 
 
-def _clients(scenario: Scenario) -> dict[str, Any] | None:
-    """The options of the file. If it does not mention idempotence, a duplicate counts."""
-    if "clients" not in scenario.document:
-        return None
-    said = scenario.producer.to_json()
-    return said if scenario.producer.idempotence else {**said, "idempotence": None}
+def _again(
+    where: str, system: System, seed: int, place: Place, min_acked: int, program: Program | None
+) -> str:
+    """The command that plays it once more."""
+    if program is not None:
+        options = f"--scenario {shlex.quote(where)} {system.options} --seed {seed}"
+        return f"neaptide client {options} {shlex.join(program.asked)}"
+    return " ".join(
+        [
+            f"neaptide run {shlex.quote(where)} {system.options} --seed {seed}",
+            *([f"--min-acked {min_acked}"] if min_acked != 1 else []),
+            *place.options,
+        ]
+    )
+
+
+def clients_of(scenario: Scenario, program: Program | None) -> dict[str, Any] | None:
+    """The options of the file, and whose clients they are. If it does not mention idempotence, a
+    duplicate counts."""
+    said: dict[str, Any] = {}
+    if "clients" in scenario.document:
+        said = scenario.producer.to_json()
+        said["idempotence"] = scenario.producer.idempotence or None
+    if program is not None:
+        said["program"] = {
+            "client": program.client,
+            "version": program.version,
+            "command": program.asked,
+        }
+    return said or None
 
 
 def cluster_spec(scenario: Scenario) -> ClusterSpec:
@@ -251,8 +275,12 @@ def _topic_spec(topic: Topic, ids: Mapping[str, int]) -> TopicSpec:
     )
 
 
-async def _play_on(target: LiveTarget, scenario: Scenario, progress: Progress) -> Finished:
+async def _play_on(
+    target: LiveTarget, scenario: Scenario, progress: Progress, program: Program | None
+) -> Finished:
     stage = target.stage
+    if program is not None:
+        scenario = replace(scenario, expect_seen=of_any_client(scenario.expect_seen))
     confirmed: tuple[str, ...] = ()
 
     def look() -> tuple[str, ...]:

@@ -5,12 +5,16 @@ Fetch rounds are compared after the run, from its record; conditions when the la
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Final
 
 import pyarrow.parquet as pq
 
 from neaptide.nemesis.conditions import Condition, Observed
-from neaptide.nemesis.scenario import Scenario, matches
+from neaptide.nemesis.scenario import ExpectedSight, Scenario, matches
+
+_OWN_ERROR: Final = re.compile(r"\b_[A-Z]")
 
 
 def unseen_sights(scenario: Scenario, system: str, observed: Observed) -> tuple[str, ...]:
@@ -34,6 +38,11 @@ def _predicted(scenario: Scenario, system: str) -> list[Condition]:
         for expected in scenario.expect_seen
         if any(matches(pattern, system) for pattern in expected.systems)
     ]
+
+
+def of_any_client(sights: tuple[ExpectedSight, ...]) -> tuple[ExpectedSight, ...]:
+    """Those that do not name an error of librdkafka's own."""
+    return tuple(one for one in sights if not _OWN_ERROR.search(one.condition.text))
 
 
 def round_disagreements(scenario: Scenario, run: Path) -> tuple[str, ...]:

@@ -109,13 +109,15 @@ def test_a_cell_that_was_played_to_its_end_is_found_again(
     [system] = parse_systems(["neaptide:2.1"])
     place = parse_place("simulation")
     played = asyncio.run(play(scenario, system, 3, str(path), lambda line: None, place))
-    assert finished_runs(scenario, str(system), "simulation") == [played.run]
-    assert finished_runs(scenario, str(system), "local") == []
-    assert finished_runs(scenario, "neaptide:2.0", "simulation") == []
+    assert finished_runs(scenario, str(system), "simulation", None) == [played.run]
+    assert finished_runs(scenario, str(system), "local", None) == []
+    assert finished_runs(scenario, "neaptide:2.0", "simulation", None) == []
+    mine = {"program": {"client": "mine", "version": "1", "command": ["./mine"]}}
+    assert finished_runs(scenario, str(system), "simulation", mine) == []
     changed = replace(scenario, document={**scenario.document, "title": "another"})
-    assert finished_runs(changed, str(system), "simulation") == []
+    assert finished_runs(changed, str(system), "simulation", None) == []
     write_run(played.run, replace(read_run(played.run), status="interrupted"))
-    assert finished_runs(scenario, str(system), "simulation") == []
+    assert finished_runs(scenario, str(system), "simulation", None) == []
 
 
 def test_what_is_not_served_is_not_played_and_is_said() -> None:
