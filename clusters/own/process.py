@@ -360,11 +360,27 @@ async def read_pid(file: Path, since_ticks: int, name: str) -> ProcessIdentity:
 
 
 def _is_stopped(one: ProcessIdentity) -> bool | None:
-    """None: it is gone."""
+    """None: it is gone. One that waits in the kernel and has a SIGSTOP pending counts: it runs no
+    more of its own before it is stopped (a parent in vfork(2) whose child was stopped before it
+    could exec waits so for as long as the child is)."""
     try:
-        return bool(psutil.Process(one.pid).status() == psutil.STATUS_STOPPED)
+        status = psutil.Process(one.pid).status()
     except psutil.NoSuchProcess:
         return None
+    return bool(
+        status == psutil.STATUS_STOPPED
+        or (status == psutil.STATUS_DISK_SLEEP and _has_stop_pending(one.pid))
+    )
+
+
+def _has_stop_pending(pid: int) -> bool:
+    """By the signals that wait for all of its threads (proc(5), ShdPnd)."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    pending = next((one for one in lines.splitlines() if one.startswith("ShdPnd:")), "ShdPnd: 0")
+    return bool(int(pending.split()[1], 16) >> (signal.SIGSTOP - 1) & 1)
 
 
 def _signal(one: ProcessIdentity, number: signal.Signals) -> None:

@@ -30,7 +30,7 @@ def results(
     left, played = list(verdicts), list[str]()
     lines = [] if reported is None else reported
 
-    async def play(*_: Any) -> Played:
+    async def play(*_: Any, **__: Any) -> Played:
         played.append(f"run{len(played)}")
         return Played(Path(played[-1]), ())
 

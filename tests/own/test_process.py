@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -82,7 +83,39 @@ def is_sleeping(one: ProcessIdentity) -> bool:
 
 
 def states(directory: Path) -> set[str]:
-    return {psutil.Process(one.pid).status() for one in own.marked(str(directory))}
+    """Who waits in vfork(2) for a child that was stopped is stopped, too."""
+    return {
+        psutil.STATUS_STOPPED if own._is_stopped(one) else psutil.Process(one.pid).status()
+        for one in own.marked(str(directory))
+    }
+
+
+# A child that is stopped before it has another program keeps its parent in vfork(2).
+WAITS_IN_VFORK = f"""sleep 600 & exec {sys.executable} -c '
+import ctypes, os, signal, time
+if ctypes.PyDLL(None).vfork() == 0:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os._exit(0)
+time.sleep(600)
+'"""
+
+
+def test_who_waits_for_a_stopped_child_in_vfork_is_paused(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with started(tmp_path, WAITS_IN_VFORK) as one:
+
+            def seen() -> set[str]:
+                return {psutil.Process(each.pid).status() for each in own.marked(str(tmp_path))}
+
+            running = {psutil.STATUS_SLEEPING, psutil.STATUS_DISK_SLEEP, psutil.STATUS_STOPPED}
+            await until(lambda: seen() == running)
+            assert states(tmp_path) == running  # it waits there, and nobody has stopped it
+            await one.pause()
+            assert states(tmp_path) == {psutil.STATUS_STOPPED}
+            assert one.is_stopped
+            await one.kill()
+
+    go(work())
 
 
 def go(work: Awaitable[None]) -> None:
