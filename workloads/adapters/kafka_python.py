@@ -30,6 +30,7 @@ _ASSIGNORS: Final = {
     "cooperative-sticky": CooperativeStickyAssignor,
 }
 _POLL_MS: Final = 50
+_JOIN_MS: Final = 1_000
 
 
 def given(settings: Mapping[str, str]) -> dict[str, Any]:
@@ -152,7 +153,7 @@ class PythonConsumer(Client, ConsumerRebalanceListener):  # type: ignore[misc]
         self._has_joined = True
         deadline = time.monotonic() + deadline_s
         while not self._consumer.assignment() and time.monotonic() < deadline:
-            self._poll(_POLL_MS, 1)
+            self._poll(_JOIN_MS, 1)  # a shorter poll gives up a join under way, again and again
         return "" if self._consumer.assignment() else "it was given no partition"
 
     def do_assign(self, partition: int, deadline_s: float) -> None:
