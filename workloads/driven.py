@@ -229,6 +229,7 @@ class _Running:
     transaction: list[tuple[str, _Begun, Sent | None]] | None = None  # while one is open
     began_ns: int = 0
     sending: dict[str, _Begun] = field(default_factory=dict)  # by value
+    over: set[str] = field(default_factory=set)  # what ended with its transaction, and has no end
     taken: list[tuple[Polled, int]] = field(default_factory=list)  # and not handled
     positions: dict[int, int] = field(default_factory=dict)  # by partition: behind what was taken
     committing: dict[tuple[int, int], int] = field(default_factory=dict)  # → when it was asked
@@ -420,6 +421,8 @@ class DrivenClients:
 
     def _sent(self, running: _Running, said: Sent) -> None:
         begun = running.sending.pop(said.value, None)
+        if begun is None and said.value in running.over:
+            return  # its transaction has ended, and said what became of it
         if begun is None:
             raise ValueError(f"nobody asked it to send {said.value!r}")
         if running.transaction is not None:
@@ -446,6 +449,7 @@ class DrivenClients:
 
     def _unended(self, running: _Running) -> list[tuple[str, _Begun, Sent | None]]:
         left = [(value, begun, None) for value, begun in running.sending.items()]
+        running.over |= running.sending.keys()
         running.sending = {}
         return [*(running.transaction or []), *left]
 

@@ -15,7 +15,10 @@ from neaptide.harness.cli import completion
 from neaptide.harness.cli.options import (
     Json,
     Master,
+    Page,
     Quiet,
+    Repeat,
+    Resume,
     RetriesUnknown,
     Seed,
     Systems,
@@ -48,15 +51,9 @@ def client(
             autocompletion=completion.scenarios,
         ),
     ] = None,
-    repeat: Annotated[
-        int, typer.Option(min=1, help="How often each scenario is played on each system.")
-    ] = 1,
-    page: Annotated[
-        Path | None, typer.Option("--page", "-o", help="Where the page goes: FILE.html.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Play only what the runs directory does not have yet.")
-    ] = False,
+    repeat: Repeat = 1,
+    page: Page = None,
+    resume: Resume = False,
     retries_unknown: RetriesUnknown = 0,
     seed: Seed = None,
     master: Master = None,

@@ -50,6 +50,8 @@ from neaptide.harness.cli.options import (
     NoCheck,
     Nodes,
     Quiet,
+    Repeat,
+    Resume,
     RetriesUnknown,
     Seed,
     Systems,
@@ -100,13 +102,9 @@ def repro(
     host: Host = "local",
     image: Image = None,
     nodes: Nodes = None,
-    repeat: Annotated[
-        int, typer.Option(min=1, help="How often each scenario is played on each system.")
-    ] = 1,
+    repeat: Repeat = 1,
     matrix: Matrix = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Play only what the runs directory does not have yet.")
-    ] = False,
+    resume: Resume = False,
     kafka_home: KafkaHome = None,
     retries_unknown: RetriesUnknown = 0,
     seed: Seed = None,

@@ -78,6 +78,13 @@ Nodes = Annotated[
     Path | None,
     typer.Option(help="A file that names the machines, with --host ssh.", rich_help_panel=CLUSTER),
 ]
+Repeat = Annotated[
+    int, typer.Option(min=1, help="How often each scenario is played on each system.")
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Play only what the runs directory does not have yet.")
+]
+Page = Annotated[Path | None, typer.Option("--page", "-o", help="Where the page goes: FILE.html.")]
 Matrix = Annotated[
     Path | None,
     typer.Option("--matrix", "-o", help="Where the matrix goes: FILE.html, .md or .json."),

@@ -10,7 +10,17 @@ import typer
 
 from neaptide.clusters.hosts.java import find_java
 from neaptide.harness.cli import completion
-from neaptide.harness.cli.options import Json, Master, Quiet, RetriesUnknown, Seed, Verbose, drawn
+from neaptide.harness.cli.options import (
+    Json,
+    Master,
+    Page,
+    Quiet,
+    Resume,
+    RetriesUnknown,
+    Seed,
+    Verbose,
+    drawn,
+)
 from neaptide.harness.terminal import output
 from neaptide.harness.terminal.exits import Exit
 
@@ -42,12 +52,8 @@ def upgrade(
     repeat: Annotated[
         int, typer.Option(min=1, help="How often each scenario is played on each version.")
     ] = 1,
-    page: Annotated[
-        Path | None, typer.Option("--page", "-o", help="Where the page goes: FILE.html.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Play only what the runs directory does not have yet.")
-    ] = False,
+    page: Page = None,
+    resume: Resume = False,
     retries_unknown: RetriesUnknown = 0,
     seed: Seed = None,
     master: Master = None,

@@ -185,7 +185,9 @@ def test_g6_operators_see_and_delete_groups(own_or_kafka: LiveCluster, join: Joi
     x, y = join("seen"), join("also-seen")
     until(lambda: shared(x) and shared(y), "each has all of them")
     x.commit(offsets=[TopicPartition("t", 0, 3)], asynchronous=False)
-    listed = {one.group_id: one for one in admin.list_consumer_groups().result().valid}
+    answered = admin.list_consumer_groups().result()
+    assert answered.errors == []  # each broker has answered
+    listed = {one.group_id: one for one in answered.valid}
     assert {listed[name].type.name for name in ("seen", "also-seen")} == {"CONSUMER"}
     described = admin.describe_consumer_groups(["seen"])["seen"].result()
     assert (described.state.name, described.partition_assignor) == ("STABLE", "uniform")

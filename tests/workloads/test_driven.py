@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import TopicPartition
@@ -118,6 +119,17 @@ def test_a_transaction_is_one_operation(
     assert [row["value"] for row in driven.reports("sent")] == ["m1", "m2"]
     errors = [row["error"] for row in driven.reports("notified")]
     assert errors == (["_TIMED_OUT"] if end and end[1] == [{"error": "_TIMED_OUT"}] else [])
+
+
+def test_a_send_may_end_after_its_transaction(driven: Driven) -> None:
+    """Some clients report so what they have given up."""
+    late = [sent("m1", None, "_PURGE_INFLIGHT")]
+    driven.open(client("p", "producer"), [], [], [], late)
+    driven.clients.do("p", "begin_transaction", 5.0)
+    send(driven, "m1")
+    driven.clients.do("p", "abort_transaction", 5.0)
+    assert driven.clients.do("p", "begin_transaction", 5.0) == ""
+    assert [(row["value"], row["type"]) for row in driven.rows()] == [("m1", "fail")]
 
 
 def test_a_send_of_no_transaction_is_an_operation_of_its_own(driven: Driven) -> None:
@@ -252,6 +264,18 @@ def test_a_line_that_is_no_object_is_refused(driven: Driven, line: str) -> None:
     prints = [sys.executable, "-c", f"print({line!r})"]
     problem = driven.clients.open(client("p", "producer"), prints, 5.0)
     assert f"{line!r} is no JSON object with an id or an event" in problem
+
+
+def test_a_killed_client_is_killed_with_what_it_has_started(driven: Driven) -> None:
+    """As where the program is a script, or `go run`."""
+    starts = 'import os, subprocess\nos.write(2, b"%d\\n" % subprocess.Popen(["sleep", "600"]).pid)'
+    argv = [sys.executable, "-c", f"{starts}\n{PROGRAM}", json.dumps([[], []])]
+    assert driven.clients.open(client("x", "consumer"), argv, 5.0) == ""
+    log = driven.path / "logs" / "client-x.log"
+    started = psutil.Process(int(log.read_text().split()[0]))
+    assert started.is_running()
+    driven.clients.die("x")
+    assert psutil.wait_procs([started], 5)[1] == []
 
 
 def test_members_of_a_group_are_one_process_that_polls_what_they_handle(driven: Driven) -> None:

@@ -17,7 +17,7 @@ from aiokafka import (
 from aiokafka.errors import KafkaError
 
 from neaptide.results.record_texts import record_text
-from neaptide.workloads.adapters.lines import Client, Producer, Refused, Say, serve
+from neaptide.workloads.adapters.lines import Consumer, Producer, Refused, Say, serve
 from neaptide.workloads.libraries.aio import DEFINITE
 
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class AioProducer(Producer):
             if waits:
                 self._loop.call(_all(answers), deadline_s)
         except Refused:
-            return f"{self.left} sends were not answered"
+            return self.unanswered()
         return ""
 
     async def _place(
@@ -140,7 +140,7 @@ async def _all(answers: Sequence[asyncio.Task[None]]) -> None:
     await asyncio.gather(*answers)
 
 
-class AioConsumer(Client, ConsumerRebalanceListener):  # type: ignore[misc]
+class AioConsumer(Consumer, ConsumerRebalanceListener):  # type: ignore[misc]
     """It beats and joins on tasks of its own; what it is not asked for stays with it."""
 
     def __init__(self, config: Mapping[str, Any], say: Say) -> None:
@@ -156,7 +156,6 @@ class AioConsumer(Client, ConsumerRebalanceListener):  # type: ignore[misc]
             "fetch_max_wait_ms": 100,
             **given(self.settings, _CONSUMER),
         }
-        self._stalled = False
         self._known: dict[Any, int] = {}  # what was committed by the client itself
 
     def do_start(self, deadline_s: float) -> None:
@@ -169,7 +168,7 @@ class AioConsumer(Client, ConsumerRebalanceListener):  # type: ignore[misc]
 
     def idle(self) -> None:
         """It counts as polling as long as somebody asks it for records."""
-        if not self._stalled and self._consumer.assignment():
+        if not self.stalled and self._consumer.assignment():
             self._loop.call(self._stay(), 10.0)
 
     async def _stay(self) -> None:
@@ -217,23 +216,14 @@ class AioConsumer(Client, ConsumerRebalanceListener):  # type: ignore[misc]
                 )
                 for record in (one for of in polled.values() for one in of):
                     count += 1
-                    self._say_record(record)
+                    value = record_text(record.value, record.headers)
+                    self.polled(value, record.offset, record.partition)
         except KafkaError as failed:
             self.notify(type(failed).__name__)
             return None
         finally:
             self._consumer.pause(*self._consumer.assignment())
         return count
-
-    def _say_record(self, record: Any) -> None:
-        self.say(
-            {
-                "event": "polled",
-                "value": record_text(record.value, record.headers),
-                "offset": record.offset,
-                "partition": record.partition,
-            }
-        )
 
     def do_commit(
         self, offsets: Sequence[Mapping[str, int]], waits: bool, deadline_s: float
@@ -251,8 +241,7 @@ class AioConsumer(Client, ConsumerRebalanceListener):  # type: ignore[misc]
         except KafkaError as failed:
             error = type(failed).__name__
         for one, offset in asked.items():
-            row = {"event": "committed", "partition": one.partition, "offset": offset}
-            self.say(row if error is None else {**row, "error": error})
+            self.committed(one.partition, offset, error)
 
     async def _watch_commits(self) -> None:
         """It reports nothing of the commits that it makes by itself: the coordinator is asked."""
@@ -261,17 +250,11 @@ class AioConsumer(Client, ConsumerRebalanceListener):  # type: ignore[misc]
                 offset = await self._consumer.committed(one)
                 if offset is not None and offset != self._known.get(one):
                     self._known[one] = offset
-                    self.say({"event": "committed", "partition": one.partition, "offset": offset})
+                    self.committed(one.partition, offset, None)
             await asyncio.sleep(_LOOK_S)
 
-    def do_stall(self, deadline_s: float) -> None:
-        self._stalled = True
-
-    def do_wake(self, deadline_s: float) -> None:
-        self._stalled = False
-
     def do_leave(self, deadline_s: float) -> None:
-        self._stalled = True
+        self.stalled = True
         self._loop.call(self._consumer.stop(), deadline_s)
 
     async def on_partitions_assigned(self, assigned: Sequence[Any]) -> None:
@@ -282,7 +265,7 @@ class AioConsumer(Client, ConsumerRebalanceListener):  # type: ignore[misc]
         self._say_parts(set(self._consumer.assignment()) - set(revoked))
 
     def _say_parts(self, parts: Any) -> None:
-        self.say({"event": "assigned", "partitions": sorted(one.partition for one in parts)})
+        self.assigned(one.partition for one in parts)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import confluent_kafka
 from confluent_kafka import OFFSET_STORED, KafkaException, TopicPartition
 
 from neaptide.results.record_texts import record_text
-from neaptide.workloads.adapters.lines import IDLE_S, Client, Producer, Refused, Say, serve
+from neaptide.workloads.adapters.lines import IDLE_S, Consumer, Producer, Refused, Say, serve
 from neaptide.workloads.definite import completion_type
 from neaptide.workloads.kafka_clients import RETRIES_MAX, consumer, producer
 from neaptide.workloads.libraries.model import NOT_SENT
@@ -73,7 +73,7 @@ class ConfluentProducer(Producer):
         deadline = time.monotonic() + deadline_s
         while waits and self.left and time.monotonic() < deadline:
             self._producer.poll(IDLE_S)
-        return f"{self.left} sends were not answered" if waits and self.left else ""
+        return self.unanswered() if waits else ""
 
     def _delivered(self, record: str, error: Any, message: Any) -> None:
         if error is None:
@@ -138,7 +138,7 @@ class RawTransactions(Producer):
             raise Refused(str(failed)) from failed
 
 
-class ConfluentConsumer(Client):
+class ConfluentConsumer(Consumer):
     def __init__(self, config: Mapping[str, Any], say: Say) -> None:
         super().__init__(config, say)
         mine: dict[str, Any] = {"on_commit": self._committed}
@@ -146,12 +146,11 @@ class ConfluentConsumer(Client):
         self._consumer = consumer(self.bootstrap, self.group or "neaptide-driven", given)
         self._cooperates = cooperates(self.settings)
         self._parts: list[TopicPartition] = []
-        self._stalled = False
         self._has_erred = False  # and nobody has asked for records since
         self._count = 0
 
     def idle(self) -> None:
-        if not self._stalled:
+        if not self.stalled:
             self._take(self._consumer.poll(0))
 
     def do_subscribe(self, deadline_s: float) -> str:
@@ -198,15 +197,9 @@ class ConfluentConsumer(Client):
             for one in asked:
                 self._commit_ended(failed.args[0], one)
 
-    def do_stall(self, deadline_s: float) -> None:
-        self._stalled = True
-
-    def do_wake(self, deadline_s: float) -> None:
-        self._stalled = False
-
     def do_leave(self, deadline_s: float) -> None:
         self._consumer.close()
-        self._stalled = True
+        self.stalled = True
 
     def _take(self, message: Any) -> None:
         """A record, or an error in its place."""
@@ -217,15 +210,8 @@ class ConfluentConsumer(Client):
             self._has_erred = True
             return
         self._count += 1
-        self.say(
-            {
-                "event": "polled",
-                "value": record_text(message.value(), message.headers()),
-                "offset": message.offset(),
-                "partition": message.partition(),
-                "leader_epoch": message.leader_epoch(),
-            }
-        )
+        value = record_text(message.value(), message.headers())
+        self.polled(value, message.offset(), message.partition(), message.leader_epoch())
 
     def _assigned(self, of: Any, parts: list[TopicPartition]) -> None:
         """Records come when a step asks for them, and not before."""
@@ -247,7 +233,7 @@ class ConfluentConsumer(Client):
         self._say_parts()
 
     def _say_parts(self) -> None:
-        self.say({"event": "assigned", "partitions": [part.partition for part in self._parts]})
+        self.assigned(part.partition for part in self._parts)
 
     def _committed(self, error: Any, parts: list[TopicPartition]) -> None:
         """Of commits that nobody waits for: those that librdkafka makes by itself, too."""
@@ -256,8 +242,8 @@ class ConfluentConsumer(Client):
 
     def _commit_ended(self, error: Any, part: TopicPartition) -> None:
         if part.offset >= 0:  # otherwise nothing was to be committed
-            ended = {"event": "committed", "partition": part.partition, "offset": part.offset}
-            self.say(ended if error is None else {**ended, "error": _name(error)})
+            name = None if error is None else _name(error)
+            self.committed(part.partition, part.offset, name)
 
 
 def cooperates(settings: Mapping[str, str]) -> bool:

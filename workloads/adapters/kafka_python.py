@@ -15,7 +15,7 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
 from neaptide.results.record_texts import record_text
-from neaptide.workloads.adapters.lines import Client, Producer, Refused, Say, serve
+from neaptide.workloads.adapters.lines import Consumer, Producer, Refused, Say, serve
 from neaptide.workloads.libraries.kafka_python import DEFINITE
 
 _COMMON: Final = {
@@ -100,7 +100,7 @@ class PythonProducer(Producer):
                 self._producer.flush(timeout=0.5)
             except KafkaError:
                 continue  # it is not over yet
-        return f"{self.left} sends were not answered" if waits and self.left else ""
+        return self.unanswered() if waits else ""
 
     def _succeeded(self, record: str, metadata: Any) -> None:
         self.sent(record, metadata.offset if metadata.offset >= 0 else None, None)
@@ -125,7 +125,7 @@ class PythonProducer(Producer):
             raise Refused(type(failed).__name__) from failed
 
 
-class PythonConsumer(Client, ConsumerRebalanceListener):  # type: ignore[misc]
+class PythonConsumer(Consumer, ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, config: Mapping[str, Any], say: Say) -> None:
         super().__init__(config, say)
         settings: dict[str, Any] = {
@@ -140,12 +140,11 @@ class PythonConsumer(Client, ConsumerRebalanceListener):  # type: ignore[misc]
             **given(self.settings),
         }
         self._consumer = KafkaConsumer(**settings)
-        self._stalled = False
         self._has_joined = False
 
     def idle(self) -> None:
         """It stays in its group by polling; its partitions are paused."""
-        if self._has_joined and not self._stalled:
+        if self._has_joined and not self.stalled:
             self._poll(0, 1)
 
     def do_subscribe(self, deadline_s: float) -> str:
@@ -184,14 +183,8 @@ class PythonConsumer(Client, ConsumerRebalanceListener):  # type: ignore[misc]
         for records in polled.values():
             for record in records:
                 count += 1
-                self.say(
-                    {
-                        "event": "polled",
-                        "value": record_text(record.value, record.headers),
-                        "offset": record.offset,
-                        "partition": record.partition,
-                    }
-                )
+                value = record_text(record.value, record.headers)
+                self.polled(value, record.offset, record.partition)
         return count, 0
 
     def do_commit(
@@ -211,15 +204,9 @@ class PythonConsumer(Client, ConsumerRebalanceListener):  # type: ignore[misc]
             answer = failed
         self._committed(asked, answer)
 
-    def do_stall(self, deadline_s: float) -> None:
-        self._stalled = True
-
-    def do_wake(self, deadline_s: float) -> None:
-        self._stalled = False
-
     def do_leave(self, deadline_s: float) -> None:
         self._consumer.close()
-        self._stalled = True
+        self.stalled = True
 
     def on_partitions_assigned(self, assigned: Sequence[Any]) -> None:
         self._consumer.pause(*assigned)
@@ -229,13 +216,12 @@ class PythonConsumer(Client, ConsumerRebalanceListener):  # type: ignore[misc]
         self._say_parts(set(self._consumer.assignment()) - set(revoked))
 
     def _say_parts(self, parts: Any) -> None:
-        self.say({"event": "assigned", "partitions": sorted(one.partition for one in parts)})
+        self.assigned(one.partition for one in parts)
 
     def _committed(self, offsets: Mapping[Any, Any], response: Any) -> None:
-        failed = response if isinstance(response, BaseException) else None
+        error = type(response).__name__ if isinstance(response, BaseException) else None
         for one, position in offsets.items():
-            row = {"event": "committed", "partition": one.partition, "offset": position.offset}
-            self.say(row if failed is None else {**row, "error": type(failed).__name__})
+            self.committed(one.partition, position.offset, error)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 IDLE_S: Final = 0.05
@@ -57,6 +57,34 @@ class Producer(Client):
         self.left -= 1
         row = {"event": "sent", "value": value, "offset": offset}
         self.say(row if error is None else {**row, "error": error, "appended": appended})
+
+    def unanswered(self) -> str:
+        return f"{self.left} sends were not answered" if self.left else ""
+
+
+class Consumer(Client):
+    """Says what it takes and has. `stalled`: it polls no more."""
+
+    stalled = False
+
+    def do_stall(self, deadline_s: float) -> None:
+        self.stalled = True
+
+    def do_wake(self, deadline_s: float) -> None:
+        self.stalled = False
+
+    def polled(
+        self, value: str | None, offset: int, partition: int, leader_epoch: int | None = None
+    ) -> None:
+        row = {"event": "polled", "value": value, "offset": offset, "partition": partition}
+        self.say({**row, "leader_epoch": leader_epoch})
+
+    def assigned(self, partitions: Iterable[int]) -> None:
+        self.say({"event": "assigned", "partitions": sorted(partitions)})
+
+    def committed(self, partition: int, offset: int, error: str | None) -> None:
+        row = {"event": "committed", "partition": partition, "offset": offset}
+        self.say(row if error is None else {**row, "error": error})
 
 
 def serve(describe: Mapping[str, Any], kinds: Mapping[str, Callable[..., Client]]) -> None:
