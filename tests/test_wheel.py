@@ -15,7 +15,7 @@ from tests.wheel import FOLDERS, REPOSITORY, build_wheel, copy_sources, install,
 pytestmark = pytest.mark.slow
 
 # Endings of files that are read at run time.
-DATA = (".sql", ".toml", ".j2", ".html", ".css", ".js", ".svg", ".txt")
+DATA = (".sql", ".toml", ".j2", ".html", ".css", ".js", ".svg", ".txt", ".java")
 IMPORTS = f"""
 import importlib, json
 print(json.dumps({{

@@ -141,9 +141,10 @@ def read_line(line: str) -> Answer | Event:
         raise ValueError(f"{shown}: {where}: {first['msg']}") from None
 
 
-def describe(program: Sequence[str], deadline_s: float) -> Answer:
-    """What a program says of itself. Raises ClientsError, in a sentence."""
-    shown = shlex.join(program)
+def describe(program: Sequence[str], deadline_s: float, shown: str = "") -> Answer:
+    """What a program says of itself. Raises ClientsError, in a sentence that names it as `shown`
+    (its words, if that is empty)."""
+    shown = shown or shlex.join(program)
     lines: queue.Queue[str] = queue.Queue()
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from neaptide.workloads.adapters.table import ADAPTERS
+from neaptide.workloads.adapters.table import ADAPTERS, shipped
 from neaptide.workloads.driven import describe
 from neaptide.workloads.errors import ClientsError
 
@@ -31,15 +32,15 @@ class Program:
 
 def find_program(asked: Sequence[str]) -> Program:
     """The name of one that ships, or a program with its arguments. Raises ClientsError, in a
-    sentence."""
-    shipped = ADAPTERS.get(asked[0])
-    if shipped is not None and len(asked) > 1:
+    sentence, and MissingPartError."""
+    words = shipped(asked[0])
+    if words is not None and len(asked) > 1:
         raise ClientsError(f"{asked[0]} is a client that ships, and takes no arguments.")
-    argv = tuple(asked) if shipped is None else shipped()
+    argv = words or tuple(asked)
     if shutil.which(argv[0]) is None:
         ships = ", ".join(ADAPTERS)
         raise ClientsError(f"There is no program {argv[0]}. Clients that ship: {ships}.")
-    said = describe(argv, _DESCRIBES_S)
+    said = describe(argv, _DESCRIBES_S, shlex.join(asked))
     unknown = sorted(set(said.can) - {*ABILITIES})
     if unknown:
         raise ClientsError(

@@ -38,8 +38,8 @@ def client(
         list[str],
         typer.Argument(
             metavar="PROGRAM [ARGUMENT]...",
-            help="A client that ships (confluent-kafka, kafka-python, aiokafka), or a program of"
-            " yours, with its arguments.",
+            help="A client that ships (confluent-kafka, kafka-python, aiokafka, java or"
+            " java:VERSION), or a program of yours, with its arguments.",
         ),
     ],
     system: Systems = None,

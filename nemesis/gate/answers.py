@@ -13,6 +13,7 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from datetime import timedelta
 from importlib import import_module
 from typing import Any, Final
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
@@ -53,7 +54,7 @@ def refused_produce(
         _new(
             schema.TopicProduceResponse,
             {
-                _topic_field(schema.TopicProduceResponse): topic,
+                **_topic(schema.TopicProduceResponse, topic),
                 "partition_responses": tuple(
                     _new(
                         schema.PartitionProduceResponse,
@@ -121,8 +122,10 @@ def _nothing(kind: str) -> Any:
     return None if "None" in kind else 0
 
 
-def _topic_field(kind: type) -> str:
-    return "topic_id" if any(entry.name == "topic_id" for entry in fields(kind)) else "name"
+def _topic(kind: type, topic: str) -> dict[str, str | UUID]:
+    """By its name, or where requests have ids of topics (Produce v13, KIP-516) by that."""
+    has_id = any(entry.name == "topic_id" for entry in fields(kind))
+    return {"topic_id": UUID(topic)} if has_id else {"name": topic}
 
 
 def _response(correlation_id: int, api_key: int, version: int, entity: Any) -> bytes:

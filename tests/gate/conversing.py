@@ -7,6 +7,7 @@ import struct
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
@@ -14,6 +15,7 @@ from kio.serial import entity_writer
 from neaptide.nemesis.gate import apis
 from tests.gate.wire import frame
 
+TOPIC_ID = UUID(int=0x7)
 _NO_TIME = timedelta(0)
 
 
@@ -57,7 +59,8 @@ def produce(version: int, number: int, *, acks: int = -1, records: bytes | None 
         return frame(head + body)
     schema = schema_of("produce", version, "request")
     partition = schema.PartitionProduceData(index=0, records=records or batch(7, 3, 5))
-    topic = schema.TopicProduceData(name="t", partition_data=(partition,))
+    named: dict[str, Any] = {"topic_id": TOPIC_ID} if version >= 13 else {"name": "t"}
+    topic = schema.TopicProduceData(**named, partition_data=(partition,))
     entity = schema.ProduceRequest(
         transactional_id="tx",
         acks=acks,
