@@ -172,9 +172,11 @@ class AioConsumer(Consumer, ConsumerRebalanceListener):  # type: ignore[misc]
             self._loop.call(self._stay(), 10.0)
 
     async def _stay(self) -> None:
-        parts = self._consumer.assignment()
-        self._consumer.pause(*parts)
-        await self._consumer.getmany(timeout_ms=0)
+        self._consumer.pause(*self._consumer.assignment())
+        try:
+            await self._consumer.getmany(timeout_ms=0)
+        except KafkaError as failed:
+            self.notify(type(failed).__name__)
 
     def do_subscribe(self, deadline_s: float) -> str:
         async def join() -> bool:
@@ -202,15 +204,16 @@ class AioConsumer(Consumer, ConsumerRebalanceListener):  # type: ignore[misc]
 
     def do_poll(self, records: int, deadline_s: float) -> str:
         count = self._loop.call(self._poll(records, deadline_s), deadline_s + 10)
-        return "" if count is None or count == records else f"it took {count} of {records} records"
+        has_ended, self.has_erred = count == records or self.has_erred, False
+        return "" if has_ended else f"it took {count} of {records} records"
 
-    async def _poll(self, records: int, deadline_s: float) -> int | None:
-        """How many came; None where an error did."""
+    async def _poll(self, records: int, deadline_s: float) -> int:
+        """How many came, before an error did or the time was over."""
         loop, count = asyncio.get_running_loop(), 0
         deadline = loop.time() + deadline_s
         self._consumer.resume(*self._consumer.assignment())
         try:
-            while count < records and loop.time() < deadline:
+            while count < records and not self.has_erred and loop.time() < deadline:
                 polled = await self._consumer.getmany(
                     timeout_ms=_POLL_MS, max_records=records - count
                 )
@@ -220,7 +223,6 @@ class AioConsumer(Consumer, ConsumerRebalanceListener):  # type: ignore[misc]
                     self.polled(value, record.offset, record.partition)
         except KafkaError as failed:
             self.notify(type(failed).__name__)
-            return None
         finally:
             self._consumer.pause(*self._consumer.assignment())
         return count

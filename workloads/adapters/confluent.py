@@ -146,7 +146,6 @@ class ConfluentConsumer(Consumer):
         self._consumer = consumer(self.bootstrap, self.group or "neaptide-driven", given)
         self._cooperates = cooperates(self.settings)
         self._parts: list[TopicPartition] = []
-        self._has_erred = False  # and nobody has asked for records since
         self._count = 0
 
     def idle(self) -> None:
@@ -174,13 +173,13 @@ class ConfluentConsumer(Consumer):
         deadline, wanted = time.monotonic() + deadline_s, self._count + records
         self._consumer.resume(self._parts)
         problem = ""
-        while self._count < wanted and not self._has_erred:
+        while self._count < wanted and not self.has_erred:
             self._take(self._consumer.poll(IDLE_S))
             if time.monotonic() > deadline:
                 problem = f"it took {records - (wanted - self._count)} of {records} records"
                 break
         self._consumer.pause(self._parts)
-        self._has_erred = False
+        self.has_erred = False
         return problem
 
     def do_commit(
@@ -207,7 +206,6 @@ class ConfluentConsumer(Consumer):
             return
         if message.error() is not None:
             self.notify(_name(message.error()))
-            self._has_erred = True
             return
         self._count += 1
         value = record_text(message.value(), message.headers())

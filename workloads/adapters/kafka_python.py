@@ -164,28 +164,28 @@ class PythonConsumer(Consumer, ConsumerRebalanceListener):  # type: ignore[misc]
         self.on_partitions_assigned([one])
 
     def do_poll(self, records: int, deadline_s: float) -> str:
-        deadline, count, errors = time.monotonic() + deadline_s, 0, 0
+        deadline, count = time.monotonic() + deadline_s, 0
         self._consumer.resume(*self._consumer.assignment())
-        while count < records and not errors and time.monotonic() < deadline:
-            came, failed = self._poll(_POLL_MS, records - count)
-            count, errors = count + came, errors + failed
+        while count < records and not self.has_erred and time.monotonic() < deadline:
+            count += self._poll(_POLL_MS, records - count)
         self._consumer.pause(*self._consumer.assignment())
-        return "" if count == records or errors else f"it took {count} of {records} records"
+        has_ended, self.has_erred = count == records or self.has_erred, False
+        return "" if has_ended else f"it took {count} of {records} records"
 
-    def _poll(self, timeout_ms: int, most: int) -> tuple[int, int]:
-        """How many records came, and whether an error did."""
+    def _poll(self, timeout_ms: int, most: int) -> int:
+        """How many records came."""
         try:
             polled = self._consumer.poll(timeout_ms=timeout_ms, max_records=most)
         except KafkaError as failed:
             self.notify(type(failed).__name__)
-            return 0, 1
+            return 0
         count = 0
         for records in polled.values():
             for record in records:
                 count += 1
                 value = record_text(record.value, record.headers)
                 self.polled(value, record.offset, record.partition)
-        return count, 0
+        return count
 
     def do_commit(
         self, offsets: Sequence[Mapping[str, int]], waits: bool, deadline_s: float

@@ -63,9 +63,15 @@ class Producer(Client):
 
 
 class Consumer(Client):
-    """Says what it takes and has. `stalled`: it polls no more."""
+    """Says what it takes and has. `stalled`: it polls no more; `has_erred`: an error came in place
+    of a record, and nobody has asked for records since."""
 
     stalled = False
+    has_erred = False
+
+    def notify(self, error: str) -> None:
+        super().notify(error)
+        self.has_erred = True
 
     def do_stall(self, deadline_s: float) -> None:
         self.stalled = True

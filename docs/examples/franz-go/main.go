@@ -166,7 +166,6 @@ func (c *Client) producer() (err error) {
 	c.options = append(c.options,
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RequiredAcks(acks[c.setting("acks", "all")]),
-		kgo.MaxProduceRequestsInflightPerBroker(inFlight),
 		kgo.ProducerLinger(c.milliseconds("linger.ms", 5)),
 		kgo.ProduceRequestTimeout(c.milliseconds("request.timeout.ms", 5_000)),
 		kgo.RecordDeliveryTimeout(c.milliseconds("delivery.timeout.ms", 10_000)),
@@ -177,7 +176,8 @@ func (c *Client) producer() (err error) {
 		c.options = append(c.options, kgo.TransactionalID(*c.of.TransactionalID))
 	} else if c.setting("enable.idempotence", "false") != "true" {
 		retries, _ := strconv.Atoi(c.setting("retries", "0"))
-		c.options = append(c.options, kgo.DisableIdempotentWrite(), kgo.RecordRetries(retries))
+		c.options = append(c.options, kgo.DisableIdempotentWrite(),
+			kgo.MaxProduceRequestsInflightPerBroker(inFlight), kgo.RecordRetries(retries))
 	}
 	if c.kgo, err = kgo.NewClient(c.options...); err != nil || !transacts {
 		return err
