@@ -17,7 +17,7 @@ from neaptide.nemesis import steps
 from neaptide.nemesis.scenario import Scenario, ScheduledStep
 
 _CONTROLLER: Final = 3000
-_WAIT_S: Final = 60  # at least: to start one of the tools takes seconds
+_WAIT_S: Final = 180  # at least: to start one of the tools takes seconds, on a busy machine many
 _FLUSHES: Final = ("flush.", "log.flush.")
 
 
@@ -58,6 +58,7 @@ def script_of(scenario: Scenario) -> str:
         replicas=_ids(scenario, replicas),
         body="\n".join(body),
         heal="\n".join(writer.heal()),
+        wait_s=_WAIT_S,
     )
 
 
@@ -311,18 +312,20 @@ for node in {starts}; do
   write_properties "$node" broker CLIENT
   start "$node"
 done
-for node in {starts}; do wait_until 60 "broker $node is registered" is_registered "$node"; done
+for node in {starts}; do
+  wait_until {wait_s} "broker $node is registered" is_registered "$node"
+done
 tool kafka-topics --bootstrap-server "$brokers" --create --topic "$topic" \
   --replica-assignment {assignment} {configs} >"$work/create.out" 2>&1 ||
   missed "the topic is created"
 topic_id=$(metadata | grep '"TOPIC_RECORD"' | grep "\"name\":\"$topic\"" |
   sed 's/.*"topicId":"\([^"]*\)".*/\1/')
-wait_until 60 "all replicas are in sync" isr_is "$replicas"
+wait_until {wait_s} "all replicas are in sync" isr_is "$replicas"
 {body}
 
 echo "starts everybody again, and reads the topic"
 {heal}
-wait_until 60 "somebody leads" not leader_is -1
+wait_until {wait_s} "somebody leads" not leader_is -1
 tool kafka-console-consumer --bootstrap-server "$brokers" --topic "$topic" --from-beginning \
   --timeout-ms 15000 >"$work/read" 2>/dev/null
 gone=0

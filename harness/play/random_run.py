@@ -169,7 +169,7 @@ async def _load_and_end(
     progress: Progress,
 ) -> Ending:
     await load.begin(producer_options(asked))
-    await _do_faults(stage, load, nemesis, asked, progress)
+    await do_faults(stage, load, nemesis, asked, progress)
     await load.stop_senders()
     progress("healing, final reads, replica logs", asked.time_s, {})
     await heal_all(stage, faults, ())
@@ -178,7 +178,7 @@ async def _load_and_end(
     return await end(stage)
 
 
-async def _do_faults(
+async def do_faults(
     stage: Stage,
     load: RandomLoad,
     nemesis: RandomNemesis,
@@ -201,6 +201,7 @@ async def _do_faults(
         await nemesis.play(asked.time_s)
     finally:
         reporting.cancel()
-        await asyncio.wait((reporting,))
-    if not reporting.cancelled():
-        reporting.result()
+        # Also where the nemesis has failed first: nobody else asks how this ended.
+        [ended] = await asyncio.gather(reporting, return_exceptions=True)
+    if isinstance(ended, Exception):
+        raise ended

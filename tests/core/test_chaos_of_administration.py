@@ -62,9 +62,10 @@ class Run:
         self.notify(self.world.service.reassign({T: self.random.choice(TARGETS)}))
 
     def reassign_by_api(self) -> None:
-        """Or take it back. Where no Kafka of the age has this API, the znode is emptied, and topics
-        do not say what goes on: there its invariant cannot hold."""
-        if not self.keeps_reassignments:
+        """Or take it back, also what the znode asks for. Where no Kafka of the age has this API,
+        the znode is emptied, and topics do not say what goes on. In both its invariant cannot
+        hold."""
+        if not self.keeps_reassignments or T in self.world.service.reassignments:
             self.world.looking.allowed |= {"reassignment-is-remembered"}
         controller = self.world.service.controller
         if controller in self.world.brokers:

@@ -85,13 +85,47 @@ def test_e7_the_isr_leads_then_the_eligible_then_the_last_known_leader(
     before = LeaderAndIsr(leader, 4, isr, 1, 7, elr, last_known)
     eligibility = Eligibility(2, frozenset(torn))
     after = next_state_with_elr(
-        before, (A, B, C), live, 2, unclean=unclean, eligibility=eligibility
+        before,
+        (A, B, C),
+        live,
+        2,
+        unclean=unclean,
+        eligibility=eligibility,
+        shrinks_in_new_epoch=True,
     )
     if decided is None:
         assert after is None
     else:
         leader, isr, elr, last_known = decided
         assert after == LeaderAndIsr(leader, 5, isr, 2, 7, elr, last_known)
+
+
+@pytest.mark.parametrize(
+    ("state", "live", "torn", "epoch"),
+    [
+        ((A, (A, B, C)), (A, C), (), 4),  # B died: A leads on
+        ((A, (A, B, C)), (A, B, C), (B,), 4),  # B came back torn
+        ((A, (A, B, C)), (B, C), (), 5),
+        ((A, (A, B)), (C,), (), 5),  # nobody leads
+        ((A, (A,)), (A,), (A,), 5),  # A leads, torn: the others are cut to its new epoch's start
+    ],
+)
+def test_c3_an_isr_that_shrinks_stays_in_its_leader_epoch(
+    state: tuple[int, tuple[int, ...]], live: tuple[int, ...], torn: tuple[int, ...], epoch: int
+) -> None:
+    """KAFKA-15021, with KRaft from 3.6 on."""
+    before = LeaderAndIsr(state[0], 4, state[1], 1, 7)
+    after = next_state_with_elr(
+        before,
+        (A, B, C),
+        live,
+        2,
+        unclean=False,
+        eligibility=Eligibility(2, frozenset(torn)),
+        shrinks_in_new_epoch=False,
+    )
+    assert after is not None
+    assert after.leader_epoch == epoch
 
 
 @pytest.mark.parametrize(

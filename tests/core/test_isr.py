@@ -27,6 +27,7 @@ from neaptide.clusters.broker.replication.interface.events import (
 from neaptide.clusters.broker.replication.model import LeaderAndIsr
 from neaptide.clusters.broker.replication.partition.partition_rules import (
     CommittedIsr,
+    Leader,
     PendingExpandIsr,
     PendingShrinkIsr,
     UncertainIsr,
@@ -326,3 +327,54 @@ def test_i9_an_isr_that_shrank_after_the_append_gives_error_20_and_the_record_st
     assert answer.results[0].error is Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     assert int(answer.results[0].error) == 20
     assert given.of(leader).log.end_offset == 1
+
+
+# --- an ISR that the controller has shrunk in the same leader epoch (KAFKA-15021) ----------------
+
+
+def _shrunk(version: int = 3, epoch: int = 0) -> events.LeaderAndIsrRequested:
+    return given.leader_and_isr(A, epoch, (A, B), version=version)
+
+
+def _outcome(done: tuple[Effect, ...]) -> Error:
+    [answer] = [effect for effect in done if isinstance(effect, effects.RespondControl)]
+    [(_, error)] = answer.partitions
+    return error
+
+
+def _isr(leader: Broker) -> object:
+    role = given.of(leader).role
+    assert isinstance(role, Leader)
+    return role.isr
+
+
+def test_c4_a_leader_takes_an_isr_of_its_epoch_and_acknowledges_what_waited() -> None:
+    leader = given.leading("4.0", records=0)
+    step(leader, given.produce(acks=-1), NOW)
+    step(leader, given.fetch(B, 1, believed=0, last_epoch=0), NOW)
+    assert given.of(leader).high_watermark == 0  # C has nothing yet
+    done = step(leader, _shrunk(), NOW)
+    assert _outcome(done) is Error.NONE
+    assert isr_of(given.of(leader)) == (A, B)
+    assert (given.of(leader).high_watermark, given.of(leader).version) == (1, 3)
+    assert given.of(leader).leader_epoch == 0
+    [answer] = given.did(done, effects.RespondProduce)
+    assert [result.error for result in answer.results] == [Error.NONE]
+
+
+@pytest.mark.parametrize(("generation", "version"), [("2.8", 3), ("4.0", 0)])
+def test_c4_otherwise_a_state_of_the_same_epoch_is_left_alone(
+    generation: str, version: int
+) -> None:
+    leader = given.leading(generation)
+    assert _outcome(step(leader, _shrunk(version), NOW)) is Error.STALE_CONTROLLER_EPOCH
+    assert isr_of(given.of(leader)) == (A, B, C)
+
+
+def test_c4_what_the_leader_has_asked_for_itself_is_void_then() -> None:
+    leader = given.leading("4.0", records=1)
+    step(leader, given.fetch(B, 1, believed=0, last_epoch=0), NOW)
+    step(leader, TimerFired(IsrExpiration()), NOW + 60_000)
+    assert isinstance(_isr(leader), PendingShrinkIsr)
+    step(leader, _shrunk(), NOW + 60_000)
+    assert _isr(leader) == CommittedIsr((A, B))

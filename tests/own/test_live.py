@@ -79,10 +79,7 @@ def test_a_run_under_kills_and_pauses_is_valid(tmp_path: Path, system: Path) -> 
     assert (kept["system"], kept["brokers"]) == ("own:my-cluster", {"A": 1, "B": 2, "C": 3})
     assert kept["own"]["properties"][str(tmp_path / "broker.properties")].startswith("process.rol")
     assert "-Xmx256m" not in json.dumps(kept["own"])  # the environment's values are not kept
-    assert {fault["kind"] for phase in kept["schedule"] for fault in phase["faults"]} == {
-        "kill",
-        "pause",
-    }
+    assert {"kill", "pause"} <= {word for step in kept["schedule"]["step"] for word in step}
     assert kept["missed"] == []
     assert managed(tmp_path) == []
 

@@ -24,6 +24,7 @@ from tests.simulation.worlds import A, B, C
 
 ZOMBIE = (steps.Cut("B", COORDINATION, "coordination", both=True), steps.Await())
 BEFORE_FENCING = ("0.8", "0.10", "0.11", "2.0")
+IN_NEW_EPOCHS = [name for name, rules in GENERATIONS.items() if rules.shrinks_in_new_epoch]
 
 
 def _target(generation: str) -> Target:
@@ -37,7 +38,7 @@ def _played(generation: str, *schedule: steps.Step) -> tuple[World, WorldObserve
     return world, WorldObserved(world)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", IN_NEW_EPOCHS)
 def test_a_zombie_that_follows_in_an_earlier_epoch_is_fenced_from_kip_320_on(
     generation: str,
 ) -> None:
@@ -48,6 +49,17 @@ def test_a_zombie_that_follows_in_an_earlier_epoch_is_fenced_from_kip_320_on(
     is_fenced = generation not in BEFORE_FENCING
     assert [observed.fenced(number) for number in (A, B, C)] == [False, is_fenced, False]
     assert (B in observed.isr()) is not is_fenced
+
+
+def test_a_zombie_whose_leaders_epoch_stays_follows_outside_the_isr() -> None:
+    """KAFKA-15021, and KIP-841: who is not registered is not put into an ISR."""
+    world, observed = _played("4.0", *ZOMBIE)
+    assert world.brokers[B].partitions[world.partition].leader_epoch == observed.leader_epoch()
+    assert not observed.fenced(B)
+    assert set(observed.isr()) == {A, C}
+    play_moves(world, _target("4.0").names, (steps.Produce(("m1",)), steps.Await()))
+    assert observed.log_end_offset_on_disk(B) == 1
+    assert set(observed.isr()) == {A, C}
 
 
 def test_who_was_fenced_follows_again_once_it_learns_of_the_epoch() -> None:
@@ -106,7 +118,7 @@ def test_what_was_acknowledged_with_a_zombies_part_may_fail_elsewhere() -> None:
     assert "(acked(m1) or error(m1) is not nobody)" in text
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-def test_such_a_file_is_concluded_on_every_generation(generation: str) -> None:
+@pytest.mark.parametrize("generation", IN_NEW_EPOCHS)
+def test_such_a_file_is_concluded_where_a_zombie_is_in_the_isr_or_fenced(generation: str) -> None:
     scenario = parse_scenario("found", _document("2.0", SAID[:4]), "found.toml")
     assert simulate(scenario, GENERATIONS[generation]).missed == ""

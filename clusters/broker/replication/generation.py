@@ -161,6 +161,9 @@ class Generation:
     isr_names_broker_epochs: bool
     # Requests that name the leader epoch which they believe in are refused in any other (KIP-320).
     fences_leader_epochs: bool
+    # A controller that takes a dead replica out of an ISR does so in a new leader epoch (up to 3.5;
+    # with KRaft from 3.6 on in the same one, where the leader stays: KAFKA-15021).
+    shrinks_in_new_epoch: bool
     # Who leaves an ISR that is too small stays eligible to lead, and the high watermark waits until
     # the ISR is large enough again (KIP-966).
     eligible_leader_replicas: bool
@@ -258,6 +261,7 @@ _V0_10: Final = Generation(
     fences_isr_members=False,
     isr_names_broker_epochs=False,
     fences_leader_epochs=False,
+    shrinks_in_new_epoch=True,
     eligible_leader_replicas=False,
     prefers_in_sync_replicas=False,
     caps_min_isr=False,
@@ -361,6 +365,7 @@ _V4_0: Final = replace(
     fetch_of_others=FetchOfOthers.REFUSED,
     cleanable_up_to=CleanableUpTo.LAST_STABLE_OFFSET,
     cleans_markers_by_key=False,
+    shrinks_in_new_epoch=False,
     eligible_leader_replicas=True,
     prefers_in_sync_replicas=True,
     caps_min_isr=True,

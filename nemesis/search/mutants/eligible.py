@@ -59,13 +59,20 @@ def prefers_the_last_leader(
     *,
     unclean: bool,
     eligibility: Eligibility,
+    shrinks_in_new_epoch: bool,
 ) -> LeaderAndIsr | None:
     known = max(state.leader, state.last_known_leader)
     if known in live and known in eligibility.unclean:
         decided = replace(state, leader=known, isr=(known,), elr=(), last_known_leader=-1)
         return replace(decided, leader_epoch=state.leader_epoch + 1, controller_epoch=epoch)
     return _next_eligible_state(
-        state, assigned, live, epoch, unclean=unclean, eligibility=eligibility
+        state,
+        assigned,
+        live,
+        epoch,
+        unclean=unclean,
+        eligibility=eligibility,
+        shrinks_in_new_epoch=shrinks_in_new_epoch,
     )
 
 

@@ -150,10 +150,12 @@ def next_state_with_elr(
     *,
     unclean: bool,
     eligibility: Eligibility,
+    shrinks_in_new_epoch: bool,
 ) -> LeaderAndIsr | None:
     """As `next_state`: first of the ISR that lives, then of the eligible; with neither
     left anywhere, the last known leader, and only then an unclean election. A leader that came back
-    torn leads in a new epoch, whose start the others are cut to."""
+    torn leads in a new epoch, whose start the others are cut to; one that stays while others leave
+    does not, where the rule is so."""
     members = (*state.isr, *state.elr)
     if not set(members) & set(assigned) and members and not unclean:
         return _without_leader(state, controller_epoch)
@@ -176,9 +178,12 @@ def next_state_with_elr(
     if leader == NO_LEADER:
         last_known = state.last_known_leader if state.leader == NO_LEADER else state.leader
     decided = replace(state, leader=leader, isr=isr, elr=elr, last_known_leader=last_known)
-    if _means_the_same(decided, state) and leader not in eligibility.unclean:
+    is_torn = leader in eligibility.unclean
+    if _means_the_same(decided, state) and not is_torn:
         return None
-    return replace(decided, leader_epoch=state.leader_epoch + 1, controller_epoch=controller_epoch)
+    stays = leader == state.leader and not is_torn and not shrinks_in_new_epoch
+    epoch = state.leader_epoch + (0 if stays else 1)
+    return replace(decided, leader_epoch=epoch, controller_epoch=controller_epoch)
 
 
 def _without_leader(state: LeaderAndIsr, controller_epoch: int) -> LeaderAndIsr | None:

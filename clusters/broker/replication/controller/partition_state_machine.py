@@ -116,7 +116,13 @@ def decide_state(
         doubted = controller.unclean.get(topic_partition, frozenset())
         eligibility = Eligibility(settings.min_insync_replicas, doubted)
         decided = leader_election.next_state_with_elr(
-            state, assigned, live, epoch, unclean=unclean, eligibility=eligibility
+            state,
+            assigned,
+            live,
+            epoch,
+            unclean=unclean,
+            eligibility=eligibility,
+            shrinks_in_new_epoch=broker.rules.shrinks_in_new_epoch,
         )
     else:
         decided = leader_election.next_state(state, assigned, live, epoch, unclean=unclean)

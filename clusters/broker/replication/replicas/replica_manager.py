@@ -1,10 +1,10 @@
 """What a broker does as the controller requests: LeaderAndIsr, StopReplica, UpdateMetadata (C4).
 
 Requests of a controller with an older epoch are refused; a partition's state with an older, or the
-same, leader epoch is left alone. From 2.2 on requests for an earlier registration of this broker
-are refused too (KIP-380): a process that has started again must not obey what was meant for the one
-before. Also the high watermark checkpoint. As Kafka's ReplicaManager, without append and fetch: see
-leader/produce and leader/fetch.
+same, leader epoch is left alone, but for an ISR that has shrunk in it (KAFKA-15021). From 2.2 on
+requests for an earlier registration of this broker are refused too (KIP-380): a process that has
+started again must not obey what was meant for the one before. Also the high watermark checkpoint.
+As Kafka's ReplicaManager, without append and fetch: see leader/produce and leader/fetch.
 """
 
 from __future__ import annotations
@@ -149,6 +149,9 @@ def become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
     learns_topic_id = partition.topic_id is None and sent.topic_id is not None
     if learns_topic_id:
         partition = _assign_topic_id(broker, partition, sent)
+    if _is_newer_isr(broker, partition, sent):
+        _take_isr(broker, partition, sent, now_ms)
+        return Error.NONE
     if sent.state.leader_epoch <= partition.leader_epoch:
         is_known = learns_topic_id and sent.state.leader_epoch == partition.leader_epoch
         return Error.NONE if is_known else Error.STALE_CONTROLLER_EPOCH
@@ -159,6 +162,25 @@ def become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
         become_follower(broker, partition, sent, now_ms)
     complete_delayed(broker, sent.partition, now_ms)
     return Error.NONE
+
+
+def _is_newer_isr(broker: Broker, partition: Partition, sent: PartitionState) -> bool:
+    return (
+        not broker.rules.shrinks_in_new_epoch
+        and isinstance(partition.role, Leader)
+        and sent.state.leader == broker.broker_id
+        and sent.state.leader_epoch == partition.leader_epoch
+        and sent.state.version > partition.version
+    )
+
+
+def _take_isr(broker: Broker, partition: Partition, sent: PartitionState, now_ms: int) -> None:
+    """The controller has changed it; what this leader has asked for itself is void."""
+    alter_partition_manager.forget(broker, sent.partition)
+    partition = broker.put(partition_rules.commit_isr(partition, sent.state))
+    broker.note(f"{sent.partition}: ISR {list(sent.state.isr)} in epoch {sent.state.leader_epoch}")
+    broker.increment_high_watermark(partition, now_ms)
+    complete_delayed(broker, sent.partition, now_ms)
 
 
 def _is_offline(broker: Broker, sent: PartitionState) -> bool:
