@@ -31,7 +31,9 @@ _TOOLS: Final[Mapping[str, Sequence[str]]] = {
 def distribution(directory: Path, version: str) -> Path:
     """Of a version from 3.9 on, made in this directory."""
     jars = class_path(
-        f"org.apache.kafka:kafka_2.13:{version}", f"org.apache.kafka:kafka-tools:{version}"
+        f"org.apache.kafka:kafka_2.13:{version}",
+        f"org.apache.kafka:kafka-tools:{version}",
+        "org.slf4j:slf4j-simple:1.7.36",  # logs to standard error
     )
     there: set[str] = set()
     for jar in jars.split(":"):
