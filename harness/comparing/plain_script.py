@@ -216,7 +216,7 @@ _TEMPLATE: Final = r"""#!/usr/bin/env bash
 # Exit status: 1 an acknowledged record is gone, 0 all are there, 2 a step did not come about.
 set -u -o pipefail
 : "${{KAFKA_HOME:?set it to the directory of an unpacked Apache Kafka}}"
-base_port=${{BASE_PORT:-39090}}
+base_port=${{BASE_PORT:-26090}}  # no port of these may be one that connections are given
 brokers="{ports}"
 topic={topic}
 replicas="{replicas}"
@@ -239,6 +239,9 @@ trap 'exit 2' INT TERM
 wait_until() {{  # SECONDS WORDS CHECK…
   local deadline=$((SECONDS + ${{1%.*}} + 1))
   until "${{@:3}}"; do
+    for node in "${{!pid[@]}}"; do
+      kill -0 "${{pid[$node]}}" 2>/dev/null || missed "node $node runs: see $work/$node.out"
+    done
     [ "$SECONDS" -lt "$deadline" ] || missed "$2"
     sleep 0.5
   done
