@@ -173,11 +173,11 @@ def scripted(step: str) -> Scenario:
         ("elect = {}", "elect preferred"),
         (
             f'{KILL}\nuntil = "isr is {{B}} and leader is B"',
-            "wait_until 60 'isr is {B}' isr_is 1",
+            "wait_until 180 'isr is {B}' isr_is 1",
         ),
         (
             f'{KILL}\nuntil = "not registered(A)"',
-            "wait_until 60 'not registered(A)' not is_registered 0",
+            "wait_until 180 'not registered(A)' not is_registered 0",
         ),
     ],
 )
