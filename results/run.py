@@ -159,6 +159,12 @@ class Run:
         return isinstance(self.clients, Mapping) and self.clients.get("client") == "application"
 
     @property
+    def driven_client(self) -> str:
+        """The program that the scenario drove (`neaptide client`), with its version; or nothing."""
+        program = self.clients.get("program") if isinstance(self.clients, Mapping) else None
+        return f"{program['client']} {program['version']}".strip() if program else ""
+
+    @property
     def at_least_once(self) -> bool:
         """Whether its producers are not idempotent: then a record may be there twice."""
         return isinstance(self.clients, Mapping) and self.clients.get("idempotence") is False

@@ -36,6 +36,8 @@ def test_what_a_client_that_ships_keeps(tmp_path: Path, client: str) -> None:
         run = read_run(Path(cell["runs"][0]))
         assert run.clients is not None
         assert run.clients["program"]["command"] == [client]
+        report = Path(cell["runs"][0], "report.html").read_text(encoding="utf-8")
+        assert f"<p>Client: {said['client']}.</p>" in report
         assert run.repeat.startswith(f"neaptide client --scenario {run.name} --system neaptide:4.0")
 
 

@@ -145,6 +145,21 @@ def test_it_says_how_to_repeat_the_run(run: Path) -> None:
     assert "neaptide run hw-truncation-loss --system neaptide:0.10 --seed 7" in page(run).texts
 
 
+@pytest.mark.parametrize(
+    ("clients", "named"),
+    [
+        ({"program": {"client": "mine<1>", "version": "2.0", "command": ["./mine"]}}, True),
+        ({"retries": 0}, False),
+        (None, False),
+    ],
+)
+def test_it_names_the_client_that_was_driven(run: Path, clients: Any, named: bool) -> None:
+    write_run(run, replace(RUN, clients=clients))
+    assert [text for text in page(run).texts if text.startswith("Client:")] == (
+        ["Client: mine<1> 2.0."] if named else []
+    )
+
+
 def test_an_unknown_run_says_why(run: Path) -> None:
     reasons = ["The faults missed its aim: nothing was held."]
     verdict = {"verdict": "unknown", "outcome": "unknown", "reasons": reasons, "made_by": MADE_BY}
