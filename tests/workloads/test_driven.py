@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import TopicPartition
 
+from neaptide.workloads.adapters import table
 from neaptide.workloads.adapters.confluent import ConfluentConsumer, cooperates
 from neaptide.workloads.driven import ClientConfig, DrivenClients, describe
 from neaptide.workloads.errors import ClientsError
@@ -372,3 +373,22 @@ def test_a_program_that_does_not_describe_itself_is_refused(argv: list[str], why
     with pytest.raises(ClientsError) as refused:
         describe(argv, 0.5 if "within 0.5 s" in why else 20.0)
     assert why in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [("java", "4.4.0"), ("java:3.9.1", "3.9.1"), ("java:x", None), ("go", None)],
+)
+def test_kafkas_own_client_comes_in_the_version_that_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, version: str | None
+) -> None:
+    monkeypatch.setattr(table, "class_path", lambda *jars: "+".join(jars))
+    monkeypatch.setattr(table, "find_java", lambda: Path("/usr/bin/java"))
+    words = table.shipped(name)
+    if version is None:
+        assert words is None
+        return
+    assert words is not None
+    assert (words[0], words[-1]) == ("/usr/bin/java", version)
+    assert f"org.apache.kafka:kafka-clients:{version}+" in words[words.index("-cp") + 1]
+    assert Path(words[-2]).is_file()

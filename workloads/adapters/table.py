@@ -28,7 +28,7 @@ def _python(name: str) -> tuple[str, ...]:
 
 
 def _java(version: str = JAVA_VERSION) -> tuple[str, ...]:
-    """Raises MissingPartError."""
+    """Compiled when it starts. Raises MissingPartError."""
     jars = class_path(
         f"org.apache.kafka:kafka-clients:{version}",
         "com.fasterxml.jackson.core:jackson-databind:2.16.2",
