@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from kazoo.exceptions import NodeExistsError
+
 from tests.live.alone import REAL, Alone
 from tests.live.cluster import LiveCluster, until
 from tests.live.phantom import Phantom, Question
@@ -66,6 +68,21 @@ def followed(
 
 
 REASSIGN = "/admin/reassign_partitions"
+
+
+def reassign(cluster: LiveCluster, topic: str, *replicas: int) -> None:
+    named = [{"topic": topic, "partition": 0, "replicas": list(replicas)}]
+    content = json.dumps({"version": 1, "partitions": named}).encode()
+
+    def is_asked() -> bool:
+        """Not before an earlier one is over."""
+        try:
+            cluster.zookeeper.create(REASSIGN, content)
+        except NodeExistsError:
+            return False
+        return True
+
+    until(is_asked, "no other reassignment goes on")
 
 
 def await_over(cluster: LiveCluster, topic: str, *replicas: int) -> None:

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
-from kazoo.exceptions import NodeExistsError
 
 from tests.live.alone import REAL, Alone
 from tests.live.clients import librdkafka_consume, librdkafka_produce
 from tests.live.cluster import BROKERS, LiveCluster, until
 from tests.live.conftest import SETTINGS
-from tests.live.led import REASSIGN, await_assigned, await_over
+from tests.live.led import REASSIGN, await_assigned, await_over, reassign
 from tests.proof import proof_but
 
 pytestmark = pytest.mark.live
 UNFENCED = ("0.8", "0.10")
-
-
-def reassign(cluster: LiveCluster, topic: str, *replicas: int) -> None:
-    named = [{"topic": topic, "partition": 0, "replicas": list(replicas)}]
-    content = json.dumps({"version": 1, "partitions": named}).encode()
-
-    def is_asked() -> bool:
-        """Not before an earlier one is over."""
-        try:
-            cluster.zookeeper.create(REASSIGN, content)
-        except NodeExistsError:
-            return False
-        return True
-
-    until(is_asked, "no other reassignment goes on")
 
 
 def test_c5_a_new_replica_counts_when_it_is_in_sync_and_then_the_old_one_is_deleted(
