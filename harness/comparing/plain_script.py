@@ -237,7 +237,7 @@ trap finish EXIT
 trap 'exit 2' INT TERM
 
 wait_until() {{  # SECONDS WORDS CHECK…
-  local deadline=$((SECONDS + ${{1%.*}} + 1))
+  local node deadline=$((SECONDS + ${{1%.*}} + 1))
   until "${{@:3}}"; do
     for node in "${{!pid[@]}}"; do
       kill -0 "${{pid[$node]}}" 2>/dev/null || missed "node $node runs: see $work/$node.out"

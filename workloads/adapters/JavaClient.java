@@ -366,7 +366,7 @@ public class JavaClient {
         }
     }
 
-    /** As docs/clients.md writes bytes: UTF-8, or hex: and their digits. */
+    /** Bytes as the tables of a run have them (results/record_texts.py). */
     static String text(byte[] value) {
         if (value == null) {
             return null;
