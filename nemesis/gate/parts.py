@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final
 
 from neaptide.nemesis.gate.messages import TopicPartition
-from neaptide.nemesis.gate.rules import PartitionFacts
+from neaptide.nemesis.gate.rules import NO_PARTITION, PartitionFacts
 
 Named = Mapping[str, int | str | None]
 Partitioned = tuple[tuple[TopicPartition, Named], ...]
-NO_PARTITION: Final[TopicPartition] = ("", -1)  # of a message that is about none
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from neaptide.nemesis.gate.apis import CONTROLLER_NAMES
 from neaptide.nemesis.gate.model import Endpoint, MessageKind, Purpose, Rule
 from neaptide.nemesis.gate.where import parse_where
 
+NO_PARTITION: Final = ("", -1)  # of a message that is about none, as EndTxn and Heartbeat are
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
@@ -88,8 +90,11 @@ def matches(rule: Rule, message: MessageFacts) -> bool:
 
 
 def _about(rule: Rule, facts: PartitionFacts) -> bool:
-    return (
-        rule.topic in (None, facts.topic)
-        and rule.partition in (None, facts.partition)
-        and all(comparison.holds(facts.numbers) for comparison in parse_where(rule.where))
+    """A message that is about no partition is taken by a rule that names its API, whatever
+    partition the rule is about: no message of that API would be about it."""
+    is_about_it = (
+        rule.topic in (None, facts.topic) and rule.partition in (None, facts.partition)
+    ) or ((facts.topic, facts.partition) == NO_PARTITION and rule.api != "any")
+    return is_about_it and all(
+        comparison.holds(facts.numbers) for comparison in parse_where(rule.where)
     )

@@ -9,7 +9,13 @@ import pytest
 
 from neaptide.clusters.errors import UsageError
 from neaptide.nemesis.gate.model import Rule
-from neaptide.nemesis.gate.rules import MessageFacts, PartitionFacts, RuleBook, matches
+from neaptide.nemesis.gate.rules import (
+    NO_PARTITION,
+    MessageFacts,
+    PartitionFacts,
+    RuleBook,
+    matches,
+)
 
 _RESPONSE = MessageFacts(
     api="fetch",
@@ -53,6 +59,34 @@ def test_a_rule_takes_what_it_names(field: dict[str, Any]) -> None:
 )
 def test_a_rule_leaves_what_it_does_not_name(field: dict[str, Any]) -> None:
     assert not matches(replace(_ANY, **field), _RESPONSE)
+
+
+_END_TXN = MessageFacts(
+    api="end_txn",
+    message="request",
+    source="client",
+    destination=1,
+    partitions=(PartitionFacts(*NO_PARTITION, {"transactional_id": "tx"}),),
+    purpose="client",
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "is_taken"),
+    [
+        ({"topic": "t", "partition": 0}, True),  # as every rule of a scenario names them
+        ({"where": "transactional_id == tx"}, True),
+        ({"where": "transactional_id == other"}, False),
+        ({"where": "fetch_offset >= 0"}, False),
+        ({"api": "heartbeat"}, False),
+        ({"api": "any", "topic": "t", "partition": 0}, False),
+    ],
+)
+def test_a_message_about_no_partition_is_taken_by_a_rule_that_names_its_api(
+    field: dict[str, Any], is_taken: bool
+) -> None:
+    rule = Rule("r", "hold", "request", api="end_txn", purpose="client")
+    assert matches(replace(rule, **field), _END_TXN) == is_taken
 
 
 def test_an_unknown_source_matches_no_rule_that_names_one() -> None:
