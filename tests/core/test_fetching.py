@@ -313,6 +313,35 @@ def test_f8_records_above_the_end_of_the_log_leave_a_gap(bases: tuple[int, ...],
 
 
 @pytest.mark.parametrize(
+    ("generation", "size", "followed_on"),
+    [
+        ("0.10", 10, []),
+        ("2.8", 10, [1]),  # KIP-461: before, the fetcher ends
+        ("0.10", 9, [0, 1]),
+        ("2.8", 9, [0, 1]),
+    ],
+)
+def test_f8_a_batch_larger_than_a_segment_is_not_followed_until_the_next_epoch(
+    generation: str, size: int, followed_on: list[int]
+) -> None:
+    follower = given.broker(generation, log_segment_bytes=9)
+    for number in range(2):
+        message = given.leader_and_isr(B, replicas=(A, B))
+        state = replace(message.partitions[0], partition=TopicPartition("t", number))
+        step(follower, replace(message, partitions=(state,)), NOW)
+    fetched = events.FetchResult(T, Error.NONE, 0, 0, (Batch(0, 1, -1, size),))
+    if T not in follower.fetchers[LEADER_OF_A].in_flight.sent:
+        step(follower, events.FetchResponded(LEADER_OF_A, given.in_flight(follower), ()), NOW)
+    answer = events.FetchResponded(LEADER_OF_A, given.in_flight(follower), (fetched,))
+    done = step(follower, answer, NOW)
+    assert bool(given.did(done, effects.AppendToLog)) == (T.partition in followed_on)
+    fetcher = follower.fetchers.get(LEADER_OF_A)
+    assert sorted(tp.partition for tp in (fetcher.followed if fetcher else ())) == followed_on
+    step(follower, given.leader_and_isr(B, 1, replicas=(A, B)), NOW)
+    assert T in follower.fetchers[LEADER_OF_A].followed
+
+
+@pytest.mark.parametrize(
     ("generation", "start", "end", "base", "is_taken"),
     [
         ("2.0", 10, 10, 8, True),

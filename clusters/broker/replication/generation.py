@@ -133,6 +133,9 @@ class Generation:
     # A follower whose log is longer than its leader's halts where unclean elections are off, and
     # does not truncate (up to 1.1).
     halts_on_shorter_leader: bool
+    # A fetcher that cannot append to one partition goes on with the others (KIP-461, from 2.3 on);
+    # before, it ends.
+    fetcher_outlives_failed_partition: bool
     # An empty follower whose log starts inside the leader's first batch starts where that begins
     # (KAFKA-6975, from 1.1.1 on); before, it never gets it.
     starts_at_first_batch: bool
@@ -251,6 +254,7 @@ _V0_10: Final = Generation(
     reports_isr_changes=True,
     acks_above_one=False,
     halts_on_shorter_leader=True,
+    fetcher_outlives_failed_partition=False,
     starts_at_first_batch=False,
     fences_controller_writes=False,
     checks_broker_epochs=False,
@@ -345,6 +349,7 @@ _V2_8: Final = replace(
     takes_diverging_high_watermark=True,
     bounds_high_watermark=True,
     checks_broker_epochs=True,
+    fetcher_outlives_failed_partition=True,
     keeps_reassignments_in_topics=True,
     topic_ids=True,
     withholds_stale_offsets=True,

@@ -374,6 +374,9 @@ def _append(
     now_ms: int,
 ) -> None:
     topic_partition = partition.topic_partition
+    if any(batch.size > partition.settings.segment_bytes for batch in result.batches):
+        mark_failed(broker, fetcher_id, topic_partition)
+        return
     if broker.rules.starts_at_first_batch and unified_log.starts_inside(
         partition.log, result.batches
     ):
@@ -408,6 +411,18 @@ def _append(
     broker.write_epochs(partition, before.epochs)
     if partition.high_watermark != high_watermark:
         complete_delayed(broker, topic_partition, now_ms)  # of consumers that read here
+
+
+@rule
+def mark_failed(broker: Broker, fetcher_id: FetcherId, topic_partition: TopicPartition) -> None:
+    """Its segments have been made smaller than a batch of its leader: until the next leader epoch
+    it is not followed any more (KAFKA-17375, in every Kafka up to 4.4)."""
+    broker.note(f"{topic_partition}: marked as failed, a batch is larger than a segment may be")
+    followed = tuple(broker.fetchers[fetcher_id].followed)
+    outlives = broker.rules.fetcher_outlives_failed_partition
+    for failed in (topic_partition,) if outlives else followed:
+        stop_following(broker, failed)
+    close_idle_fetchers(broker)
 
 
 def _react(
