@@ -64,6 +64,7 @@ def producer(bootstrap: str, acks: str, extra: Mapping[str, str]) -> Producer:
         "linger.ms": 5,
         "request.timeout.ms": 5_000,
         "message.timeout.ms": MESSAGE_TIMEOUT_MS,
+        "message.max.bytes": 10_000_000,  # how large a batch may be, the broker says
         "queue.buffering.max.messages": 100_000,
         "error_cb": ignore,
         **extra,

@@ -44,7 +44,14 @@ class ConfluentProducer(Producer):
         self._producer = producer(self.bootstrap, given.pop("acks", "all"), given)
 
     def idle(self) -> None:
-        self._producer.poll(0)
+        self._poll(0)
+
+    def _poll(self, timeout_s: float) -> None:
+        """Reports what was delivered, and a fatal error, which librdkafka raises once."""
+        try:
+            self._producer.poll(timeout_s)
+        except KafkaException as fatal:
+            self.notify(_name(fatal))
 
     def do_start(self, deadline_s: float) -> None:
         if self.transactional_id is not None:
@@ -69,10 +76,10 @@ class ConfluentProducer(Producer):
             except KafkaException as refused:  # such a producer is fenced: nothing left it
                 self.notify(_name(refused))
                 self.sent(record, None, NOT_SENT, appended=False)
-        self._producer.poll(0)
+        self._poll(0)
         deadline = time.monotonic() + deadline_s
         while waits and self.left and time.monotonic() < deadline:
-            self._producer.poll(IDLE_S)
+            self._poll(IDLE_S)
         return self.unanswered() if waits else ""
 
     def _delivered(self, record: str, error: Any, message: Any) -> None:
@@ -150,7 +157,7 @@ class ConfluentConsumer(Consumer):
 
     def idle(self) -> None:
         if not self.stalled:
-            self._take(self._consumer.poll(0))
+            self._poll(0)
 
     def do_subscribe(self, deadline_s: float) -> str:
         self._consumer.subscribe(
@@ -161,7 +168,7 @@ class ConfluentConsumer(Consumer):
         )
         deadline = time.monotonic() + deadline_s
         while not self._parts and time.monotonic() < deadline:
-            self._take(self._consumer.poll(IDLE_S))
+            self._poll(IDLE_S)
         return "" if self._parts else "it was given no partition"
 
     def do_assign(self, partition: int, deadline_s: float) -> None:
@@ -174,7 +181,7 @@ class ConfluentConsumer(Consumer):
         self._consumer.resume(self._parts)
         problem = ""
         while self._count < wanted and not self.has_erred:
-            self._take(self._consumer.poll(IDLE_S))
+            self._poll(IDLE_S)
             if time.monotonic() > deadline:
                 problem = f"it took {records - (wanted - self._count)} of {records} records"
                 break
@@ -200,8 +207,13 @@ class ConfluentConsumer(Consumer):
         self._consumer.close()
         self.stalled = True
 
-    def _take(self, message: Any) -> None:
-        """A record, or an error in its place."""
+    def _poll(self, timeout_s: float) -> None:
+        """Takes a record, or an error in its place; a fatal one librdkafka raises."""
+        try:
+            message = self._consumer.poll(timeout_s)
+        except KafkaException as fatal:
+            self.notify(_name(fatal))
+            return
         if message is None:
             return
         if message.error() is not None:
