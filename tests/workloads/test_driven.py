@@ -13,10 +13,11 @@ from typing import Any, Final
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from neaptide.workloads.adapters import table
-from neaptide.workloads.adapters.confluent import ConfluentConsumer, cooperates
+from neaptide.workloads.adapters import confluent, table
+from neaptide.workloads.adapters.confluent import ConfluentConsumer, ConfluentProducer, cooperates
+from neaptide.workloads.adapters.lines import Client
 from neaptide.workloads.driven import ClientConfig, DrivenClients, describe
 from neaptide.workloads.errors import ClientsError
 from neaptide.workloads.recorder import Recorder
@@ -219,6 +220,31 @@ def test_a_member_has_what_it_was_given_and_what_it_gave_up(
     member._revoked(of, parts[1:])
     assert [len(row["partitions"]) for row in said if row["event"] == "assigned"] == counts
     assert [name for name, _ in of.asked] == [assigns, "pause"] * 2
+
+
+class Fenced:
+    """Of librdkafka: it is polled once before it is fenced, as a producer or as a consumer."""
+
+    polled = 0
+
+    def poll(self, timeout_s: float) -> None:
+        self.polled += 1
+        if self.polled == 2:
+            raise KafkaException(KafkaError(KafkaError._FENCED, "by a newer instance", True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "made"), [(ConfluentProducer, "producer"), (ConfluentConsumer, "consumer")]
+)
+def test_a_fatal_error_is_reported_and_ends_no_program(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Client], made: str
+) -> None:
+    monkeypatch.setattr(confluent, made, lambda *_: Fenced())
+    said: list[Mapping[str, Any]] = []
+    one = kind(asdict(client("x", "producer", group="g")), said.append)
+    for _ in range(3):
+        one.idle()
+    assert said == [{"event": "notified", "error": "_FENCED"}]
 
 
 def test_a_client_that_has_ended_is_named_with_its_log(driven: Driven) -> None:

@@ -210,7 +210,7 @@ class ConfluentConsumer(Consumer):
     def _poll(self, timeout_s: float) -> None:
         """Takes a record, or an error in its place; a fatal one librdkafka raises."""
         try:
-            message = self._consumer.poll(timeout_s)
+            message: Any = self._consumer.poll(timeout_s)
         except KafkaException as fatal:
             self.notify(_name(fatal))
             return
