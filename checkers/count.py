@@ -191,7 +191,14 @@ class Check:
         steps = tables.NEMESIS_STEPS.empty_table()
         if self.thorough or self._has("fetch_rounds"):
             steps = tables.nemesis_steps(self.spark, self.materials)
-        return {"runs": tables.runs(self.materials), "nemesis_steps": steps}
+        ends = tables.OVERTAKEN_ENDS.empty_table()
+        if self._has("messages"):
+            ends = tables.overtaken_ends(self.spark, self.materials)
+        return {
+            "runs": tables.runs(self.materials),
+            "nemesis_steps": steps,
+            "overtaken_ends": ends,
+        }
 
     def _framed(self, facts: Mapping[str, pa.Table]) -> dict[str, DataFrame]:
         return {name: tables.framed(self.spark, table) for name, table in facts.items()}

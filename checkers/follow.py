@@ -130,6 +130,7 @@ class _Looks:
             facts={
                 "runs": tables.runs([part]),
                 "nemesis_steps": tables.NEMESIS_STEPS.empty_table(),
+                "overtaken_ends": tables.OVERTAKEN_ENDS.empty_table(),
             },
             memory=MEMORY,
             threads=THREADS,

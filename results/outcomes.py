@@ -10,7 +10,7 @@ Outcome = Literal[
 ]  # fmt: skip
 
 # What judges a run: raised when a rule or a proof changes, so that older verdicts are made anew.
-RULES_VERSION: Final = 5
+RULES_VERSION: Final = 6
 
 WORST_FIRST: Final[tuple[Outcome, ...]] = (
     "diverged",

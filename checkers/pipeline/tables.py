@@ -55,6 +55,15 @@ RUNS: Final = pa.schema(
 NEMESIS_STEPS: Final = pa.schema(
     [RUNS.field("run"), pa.field("at_ns", pa.int64()), pa.field("fault", pa.string())]
 )
+OVERTAKEN_ENDS: Final = pa.schema(
+    [
+        RUNS.field("run"),
+        pa.field("producer_id", pa.string()),
+        pa.field("producer_epoch", pa.string()),
+        pa.field("sent_ns", pa.int64()),
+        pa.field("at_ns", pa.int64()),
+    ]
+)
 FINAL_READS: Final = pa.schema(
     [
         pa.field("run", pa.int32()),
@@ -216,6 +225,26 @@ def nemesis_steps(spark: SparkSession, materials: Sequence[Material]) -> pa.Tabl
     """When which fault began, of all runs: there are few."""
     steps = read(spark, "operations", materials).where("f = 'nemesis' AND row = 0")
     return steps.selectExpr("run", "invoked_ns AS at_ns", "value AS fault").toArrow()
+
+
+def overtaken_ends(spark: SparkSession, materials: Sequence[Material]) -> pa.Table:
+    """When which producer asked to end a transaction, and when its coordinator had that: of all
+    producers of which a later request was there before an earlier one. There are few."""
+    asked = messages(spark, materials).where(
+        "api = 'end_txn' AND message = 'request' AND forwarded_ns IS NOT NULL"
+    )
+    named = asked.selectExpr(
+        "run",
+        """regexp_extract(fields, '"producer_id": ([0-9]+)', 1) AS producer_id""",
+        """regexp_extract(fields, '"producer_epoch": ([0-9]+)', 1) AS producer_epoch""",
+        "received_ns AS sent_ns",
+        "forwarded_ns AS at_ns",
+    )
+    of_producer = "OVER (PARTITION BY run, producer_id, producer_epoch"
+    later = f"{of_producer} ORDER BY sent_ns ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)"
+    ends = named.selectExpr("*", f"min(at_ns) {later} < at_ns AS is_overtaken")
+    ends = ends.selectExpr("*", f"max(is_overtaken) {of_producer}) AS kept")
+    return ends.where("kept").select(*OVERTAKEN_ENDS.names).toArrow().cast(OVERTAKEN_ENDS)
 
 
 def final_reads(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:

@@ -104,7 +104,9 @@ RELATIONS: Final = (
     Relation("elected", kept=True),
     Relation("behind"),
     Relation("led"),
+    Relation("transactional"),
     Relation("ended"),
+    Relation("unasked"),
     Relation("windows"),
     Relation("unread"),
 )
@@ -448,6 +450,12 @@ RULES: Final = (
         "leader", "producer_id", "producer_epoch", "committed", "marker_sent_ns", "write_sent_ns",
         "marker_delivered_ns",
     ),
+    *_violations(
+        "unasked",
+        "end-sent-before-a-write",
+        "leader", "producer_id", "producer_epoch", "committed", "end_sent_ns", "write_sent_ns",
+        "end_delivered_ns", "marker_sent_ns",
+    ),
     Rule(
         "int-send-skip",
         over="send_leaps",
@@ -551,7 +559,9 @@ _MUST_HAVE: Final = {
     "elected": "fetch_rounds",
     "behind": "fetch_rounds",
     "led": "fetch_rounds",
+    "transactional": "messages",
     "ended": "messages",
+    "unasked": "messages",
 }
 _NAMED: Final = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 

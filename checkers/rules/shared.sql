@@ -10,7 +10,7 @@ WITH moments AS (
     FROM said
     WHERE f IN ('acquire', 'acknowledge', 'share-rest')
 ),
-ended AS (
+done AS (
     SELECT
         run, topic, partition, share_group, log_offset, min(completed_ns) AS acknowledged_ns,
         min(process) AS acknowledged_by, min(value) AS acknowledgement
@@ -20,17 +20,17 @@ ended AS (
 ),
 again AS (
     SELECT
-        ended.run, ended.topic, ended.partition, ended.share_group, ended.log_offset,
+        done.run, done.topic, done.partition, done.share_group, done.log_offset,
         acknowledged_by, acknowledgement, min(moments.operation) AS operation,
         min(moments.process) AS process, max(moments.value) AS delivery_count, count(*) AS times
-    FROM ended
+    FROM done
     JOIN moments
-        ON moments.run = ended.run AND moments.topic = ended.topic
-        AND moments.partition = ended.partition AND moments.share_group = ended.share_group
-        AND moments.log_offset = ended.log_offset
+        ON moments.run = done.run AND moments.topic = done.topic
+        AND moments.partition = done.partition AND moments.share_group = done.share_group
+        AND moments.log_offset = done.log_offset
     WHERE f = 'acquire' AND moments.invoked_ns > acknowledged_ns
     GROUP BY
-        ended.run, ended.topic, ended.partition, ended.share_group, ended.log_offset,
+        done.run, done.topic, done.partition, done.share_group, done.log_offset,
         acknowledged_by, acknowledgement
 ),
 given AS (

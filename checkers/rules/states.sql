@@ -32,7 +32,7 @@ counted AS (
         ) AS leaders
     FROM spaced
 ),
-led AS (
+with_last AS (
     SELECT
         counted.*,
         first_value(leader) OVER (
@@ -45,7 +45,7 @@ led AS (
 ),
 in_time AS (
     SELECT
-        led.*,
+        with_last.*,
         lead(from_ns) OVER then_next AS until_ns,
         lead(isr) OVER then_next AS next_isr,
         lead(version) OVER then_next AS next_version,
@@ -56,7 +56,7 @@ in_time AS (
         lag(may_lead) OVER then_next AS previous_may_lead,
         lag(replicas) OVER then_next AS previous_replicas,
         lag(version) OVER then_next AS previous_version
-    FROM led
+    FROM with_last
     WINDOW then_next AS (PARTITION BY run, topic, partition ORDER BY from_ns, operation)
 )
 SELECT

@@ -217,6 +217,18 @@ def marked(
     )
 
 
+def asked_to_end(
+    sent: int, delivered: int | None = None, *, producer: int = 7, epoch: int = 0
+) -> tuple[dict[str, Any], ...]:
+    """A producer's request to abort, as the gate records it; not delivered, it waits still."""
+    said = {"transactional_id": "tx", "producer_id": producer, "producer_epoch": epoch}
+    ends = {"source": "client", "destination": "2"}
+    row = _message("end_txn", "request", said | {"committed": 0}, sent, ends, None)
+    return (
+        row | {"forwarded_ns": delivered, "fate": "discarded" if delivered is None else "held"},
+    )
+
+
 def appended(
     sent: int,
     *,
@@ -251,14 +263,14 @@ def _message(
     said: dict[str, Any],
     at_ns: int,
     ends: dict[str, str],
-    partition: int,
+    partition: int | None,
 ) -> dict[str, Any]:
     return {
         "api": api,
         "version": 9,
         "message": message,
         "correlation_id": at_ns,
-        "topic": "t",
+        "topic": None if partition is None else "t",
         "partition": partition,
         "received_ns": at_ns,
         "forwarded_ns": at_ns + 1,

@@ -20,6 +20,7 @@ from tests.checkers.histories import (
     answered,
     appended,
     asked,
+    asked_to_end,
     final,
     held,
     marked,
@@ -773,6 +774,52 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
     ),
     "a-write-that-is-sent-again-was-sent-when-it-was-sent-first": (
         talking(appended(10, error=None), marked(20, 50), appended(30)),
+        "held",
+        SILENT,
+    ),
+    # protocol-violation: a request to end a transaction ends the next one
+    "a-late-request-to-end-ends-a-later-write": (
+        talking(asked_to_end(10, 50), asked_to_end(12, 13), appended(30), marked(60, 62)),
+        "anomalous",
+        {("protocol-violation", None, None)},
+    ),
+    "a-request-to-end-is-sent-after-the-write": (
+        talking(asked_to_end(10, 13), appended(30), asked_to_end(40, 50), marked(60, 62)),
+        "held",
+        SILENT,
+    ),
+    "a-late-request-to-end-and-the-right-one": (
+        talking(asked_to_end(10, 50), appended(30), asked_to_end(40, 41), marked(60, 62)),
+        "held",
+        SILENT,
+    ),
+    "a-late-request-to-end-comes-before-the-write": (
+        talking(asked_to_end(10, 25), appended(30), marked(60, 62)),  # as where its time was over
+        "held",
+        SILENT,
+    ),
+    "a-late-request-to-end-comes-after-the-marker": (
+        talking(asked_to_end(10, 65), appended(30), marked(60, 62)),
+        "held",
+        SILENT,
+    ),
+    "a-late-request-to-end-never-comes": (
+        talking(asked_to_end(10), appended(30), marked(60, 62)),
+        "held",
+        SILENT,
+    ),
+    "a-late-request-to-end-of-an-earlier-epoch": (
+        talking(asked_to_end(10, 50), appended(30, epoch=1), marked(60, 62, epoch=1)),
+        "held",
+        SILENT,
+    ),
+    "a-late-request-to-end-and-the-write-is-refused": (
+        talking(asked_to_end(10, 50), appended(30, error=48), marked(60, 62)),
+        "held",
+        SILENT,
+    ),
+    "a-late-request-to-end-of-another-producer": (
+        talking(asked_to_end(10, 50, producer=8), appended(30), marked(60, 62)),
         "held",
         SILENT,
     ),

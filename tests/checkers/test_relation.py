@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from neaptide.checkers.check import relation
 from neaptide.checkers.material import open_run
-from neaptide.checkers.rules.conditions import RULES, relations_of, text_of
+from neaptide.checkers.rules.conditions import RELATIONS, RULES, relations_of, text_of
 from tests.checkers.histories import Story, final, send
 from tests.harness.command import neaptide
 
@@ -26,6 +27,17 @@ def test_a_relation_needs_what_it_reads_and_what_that_reads() -> None:
     assert names.index("records") < names.index("profiles") < names.index("gone") == len(names) - 1
     assert "steps" not in names
     assert relations_of({"operations"}) == ()
+
+
+def test_no_part_of_a_relation_has_the_name_of_another() -> None:
+    """Which relations one reads is known by the names in it alone."""
+    parts = {
+        (each.name, part)
+        for each in RELATIONS
+        for part in re.findall(r"^(?:WITH )?(\w+) AS \($", each.sql, re.MULTILINE)
+    }
+    assert ("shared", "done") in parts
+    assert [one for one in parts if one[1] in {each.name for each in RELATIONS}] == []
 
 
 @pytest.mark.spark
