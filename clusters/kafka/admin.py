@@ -10,13 +10,19 @@ from typing import Any, Final
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import KafkaConnectionError, KafkaError
 
 from neaptide.clusters.kafka.members import RefusedChangeError, Replicas
 
 _REQUEST_MS: Final = 8_000
+# A broker that has just started is known before it listens: then another one is asked.
+_ASKED_AGAIN: Final = 5
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
+
+
+class _NotSentError(RefusedChangeError):
+    """Nobody has the request."""
 
 
 class AdminMembers:
@@ -55,6 +61,14 @@ class AdminMembers:
         self._ask("delete_topics", [topic], timeout_ms=_REQUEST_MS)
 
     def _ask(self, what: str, *arguments: Any, **named: Any) -> Any:
+        for _ in range(_ASKED_AGAIN):
+            try:
+                return self._ask_once(what, *arguments, **named)
+            except _NotSentError:
+                continue
+        return self._ask_once(what, *arguments, **named)
+
+    def _ask_once(self, what: str, *arguments: Any, **named: Any) -> Any:
         try:
             client = KafkaAdminClient(
                 bootstrap_servers=self._bootstrap.split(","), request_timeout_ms=_REQUEST_MS
@@ -63,6 +77,9 @@ class AdminMembers:
             raise RefusedChangeError(f"{what}: nobody answers: {error}") from None
         try:
             return getattr(client, what)(*arguments, **named)
+        except KafkaConnectionError as error:
+            kind = _NotSentError if "ECONNREFUSED" in str(error) else RefusedChangeError
+            raise kind(f"{what}: {error}") from None
         # ValueError: a setting that the broker which was asked did not describe (seen amid faults)
         except (KafkaError, OSError, ValueError) as error:
             raise RefusedChangeError(f"{what}: {type(error).__name__}: {error}") from None

@@ -3,6 +3,7 @@ protocol to the other and back (KIP-848). Each rule beside what it leaves alone.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from typing import Any
 
@@ -194,6 +195,22 @@ def test_g6_a_classic_group_that_is_too_large_is_not_taken_over() -> None:
     here = Both(group_consumer_max_size="1")
     here.of_two_classic_members()
     assert here.join("z").error is Error.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [(b"", Error.NONE), (b"generation 2", Error.GROUP_ID_NOT_FOUND)],
+    ids=["empty", "there"],
+)
+def test_g6_a_classic_group_whose_assignor_has_data_of_its_own_is_not_taken_over(
+    data: bytes, error: Error
+) -> None:
+    """As Kafka's from 4.0 on: nobody else could keep it for that assignor."""
+    here = Both()
+    assert here.join_classic("", new_member_id="x").generation_id == 1
+    with_data = assigned(0, 1, 2, 3)[:-4] + struct.pack(">i", len(data)) + data
+    here.sync("x", 1, assignments={"x": with_data})
+    assert here.join("z").error is error
 
 
 # --- and back -------------------------------------------------------------------------------------

@@ -42,7 +42,9 @@ SETTINGS = {
     "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
     "offsets.topic.replication.factor": 3,
     "group.consumer.min.session.timeout.ms": 3_000,
-    "group.consumer.session.timeout.ms": 3_000,
+    # Longer than a busy machine stands still: who is no member any more for a moment may have made
+    # the group a classic one, and what it asks for then librdkafka takes for fatal.
+    "group.consumer.session.timeout.ms": 20_000,
     "group.consumer.min.heartbeat.interval.ms": 200,
     "group.consumer.heartbeat.interval.ms": 200,
 }
@@ -247,11 +249,13 @@ def test_g6_a_group_has_settings_of_its_own(own_or_kafka: LiveCluster, join: Joi
 
     assert described() == {
         "consumer.heartbeat.interval.ms": "200",
-        "consumer.session.timeout.ms": "3000",
+        "consumer.session.timeout.ms": "20000",
     }
     alter(heartbeat_interval_ms="700")
     until(lambda: described()["consumer.heartbeat.interval.ms"] == "700", "it is known")
-    assert described()["consumer.session.timeout.ms"] == "3000"
+    assert described()["consumer.session.timeout.ms"] == "20000"
+    alter(session_timeout_ms="3000")
+    until(lambda: described()["consumer.session.timeout.ms"] == "3000", "that is known too")
     for wrong in (
         {"heartbeat_interval_ms": "199"},  # the least that brokers allow is 200
         {"session_timeout_ms": "60001"},
@@ -265,9 +269,9 @@ def test_g6_a_group_has_settings_of_its_own(own_or_kafka: LiveCluster, join: Joi
     until(lambda: shared(x), "x has all of them")
 
 
-@pytest.mark.parametrize(
-    "assignor", proof_but(["range", "cooperative-sticky"], "cooperative-sticky")
-)
+# librdkafka's cooperative-sticky adds data of its own to assignments, now and then: then a group
+# does not change its protocol.
+@pytest.mark.parametrize("assignor", proof_but(["range", "roundrobin"], "range"))
 def test_g6_members_change_the_protocol_one_by_one_and_change_it_back(
     join: Join, assignor: str
 ) -> None:
@@ -276,7 +280,7 @@ def test_g6_members_change_the_protocol_one_by_one_and_change_it_back(
     classic = {
         "group.protocol": "classic",
         "partition.assignment.strategy": assignor,
-        "session.timeout.ms": 6_000,
+        "session.timeout.ms": 20_000,
         "heartbeat.interval.ms": 300,
     }
     members = [join(name, classic) for _ in range(2)]

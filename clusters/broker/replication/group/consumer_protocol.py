@@ -46,12 +46,16 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """Nothing, where a member has been assigned nothing yet. Raises MalformedProtocolError."""
+    """Nothing, where a member has been assigned nothing yet. Raises MalformedProtocolError, also
+    where an assignor has added data of its own, which no other could keep for it."""
     if not data:
         return frozenset()
     reader = _Reader(data)
     reader.number(">h")
-    return reader.partitions()
+    found = reader.partitions()
+    if reader.number(">i") > 0:
+        raise MalformedProtocolError("an assignor has added data of its own")
+    return found
 
 
 def assignment_bytes(version: int, partitions: Iterable[TopicPartition]) -> bytes:
