@@ -81,6 +81,12 @@ def test_i5_on_0_8_2_a_burst_makes_the_isr_flap(tmp_path: Path) -> None:
 BUGS = [
     ("stale-diverging-answer", ("2.8.2", "3.9.0-kraft", "3.9.1-kraft", "4.0.0", "4.0.1", "4.4.0")),
     ("late-marker", ("0.11.0.3", "3.9.1", "4.4.0")),
+    ("late-end-txn", ("0.11.0.3", "3.9.1", "4.4.0")),
+    ("marker-lost", ("2.8.2", "4.4.0")),
+    ("segment-made-smaller", ("2.1.1", "4.4.0")),
+    ("commit-of-an-owner-refused", ("4.1.2", "4.4.0")),
+    ("timed-out-transaction-goes-on", ("0.11.0.0", "0.11.0.3")),
+    ("flipped-bit", ("0.10.2.2", "4.4.0")),
     ("early-return-to-the-isr", ("1.1.1", "2.0.0", "2.0.1")),
     ("last-in-isr-loses-its-disk", ("0.10.2.2", "3.9.1", "4.4.0")),
 ]
