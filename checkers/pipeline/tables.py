@@ -218,7 +218,7 @@ def fetch_rounds(spark: SparkSession, materials: Sequence[Material]) -> DataFram
 
 def messages(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
     rows = read(spark, "messages", materials)
-    return _renamed("messages", rows, {"version", "correlation_id", "fate"})
+    return _renamed("messages", rows, {"version", "fate"})
 
 
 def nemesis_steps(spark: SparkSession, materials: Sequence[Material]) -> pa.Table:

@@ -1,7 +1,8 @@
 -- ended: markers that were sent before a write that they end: they are of a transaction before, of
 -- the same producer and epoch, and commit or abort what is not theirs (KAFKA-19446, KIP-890).
 --
--- A marker ends what was written since the one before.
+-- A marker ends what was written since the one before, if its leader has acknowledged it: one that
+-- comes late is refused where epochs tell it apart (KIP-1228).
 WITH numbered AS (
     SELECT
         transactional.*,
@@ -10,6 +11,7 @@ WITH numbered AS (
             ORDER BY at_ns, kind DESC ROWS UNBOUNDED PRECEDING
         ) - CASE kind WHEN 'marker' THEN 1 ELSE 0 END AS markers_before
     FROM transactional
+    WHERE is_acknowledged
 ),
 with_writes AS (
     SELECT

@@ -74,9 +74,10 @@ class Connection:
         self.closed = asyncio.Event()
         self._joined = False
         self._delivering: Side | None = None  # a dead broker's side, until its last byte is out
+        self._is_late = False  # a request went on that was held when its sender had gone
 
     def _lane(self, output: Side) -> Lane:
-        return Lane(self._switch.clock_ns, output.write, self._parcel_left, self.finish)
+        return Lane(self._switch.clock_ns, output.write, self._parcel_left, self._drained)
 
     @property
     def source(self) -> Endpoint | None:
@@ -243,7 +244,7 @@ class Connection:
     def _push(self, side: Side, parcel: Parcel) -> bool:
         """Let a rule take the message, else queue it; False: the connection is no more."""
         if self.peer(side).gone:
-            self._lost(parcel)
+            self._answered_nobody(parcel)
             return True
         if parcel.message is not None:
             rule = self._switch.judge(parcel.message, self.purpose)
@@ -309,7 +310,30 @@ class Connection:
         for answer, message in [] if talk is None else talk.due():
             self._push(self.far, Parcel(answer, message))
 
+    def _answered_nobody(self, parcel: Parcel) -> None:
+        """What comes for who has gone. It tells what became of a request that came late, so rules
+        count it."""
+        if self._is_late and parcel.message is not None:
+            rule = self._switch.judge(parcel.message, self.purpose)
+            if rule is not None:
+                self._switch.hit("dropped", rule, parcel.message)
+        self._lost(parcel)
+        if self._is_late and not self._is_answer_due:
+            self.finish()
+
+    @property
+    def _is_answer_due(self) -> bool:
+        talk = self._conversation()
+        return talk is not None and bool(talk.waiting)
+
+    def _drained(self) -> None:
+        """Who has gone has nothing more on its way; only a request that came late is answered."""
+        if not (self._is_late and self.near.gone and not self.far.gone and self._is_answer_due):
+            self.finish()
+
     def _parcel_left(self, parcel: Parcel, now_ns: int) -> None:
+        if parcel.hold is not None and parcel.hold.sender_closed and self._delivering is None:
+            self._is_late = True
         if parcel.message is not None:
             if parcel.message.news is not None:
                 self._switch.learned(parcel.message.news)

@@ -207,14 +207,20 @@ def marked(
     partition: int = 0,
     producer: int = 7,
     epoch: int = 0,
+    error: int | None = 0,
 ) -> tuple[dict[str, Any], ...]:
-    """A marker of an aborted transaction, as the gate records it; not delivered, it waits still."""
+    """A marker of an aborted transaction, as the gate records it, with its response; not delivered,
+    it waits still."""
     said = {"producer_id": producer, "producer_epoch": epoch, "committed": 0}
-    ends = {"source": "2", "destination": str(leader)}
+    ends, back = {"source": "2"}, {"destination": "2"}
+    ends["destination"] = back["source"] = str(leader)
     row = _message("write_txn_markers", "request", said, sent, ends, partition)
-    return (
-        row | {"forwarded_ns": delivered, "fate": "discarded" if delivered is None else "held"},
-    )
+    row |= {"forwarded_ns": delivered, "fate": "discarded" if delivered is None else "held"}
+    if delivered is None or error is None:
+        return (row,)
+    answer = said | {"error": error}
+    response = _message("write_txn_markers", "response", answer, delivered + 1, back, partition)
+    return row, response | {"correlation_id": row["correlation_id"]}
 
 
 def asked_to_end(

@@ -747,6 +747,16 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
         "held",
         SILENT,
     ),
+    "a-late-marker-is-refused": (
+        talking(appended(10), marked(20, 50, error=47), marked(22, 24), appended(30, sequence=1)),
+        "held",
+        SILENT,
+    ),
+    "a-late-marker-and-nobody-answers-it": (
+        talking(appended(10), marked(20, 50, error=None), appended(30, sequence=1)),
+        "held",
+        SILENT,
+    ),
     "a-late-marker-of-another-producer": (
         talking(appended(10), marked(20, 50), appended(30, producer=8)),
         "held",

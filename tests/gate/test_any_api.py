@@ -31,6 +31,8 @@ class Answering:
     answers: dict[int, Callable[[int], bytes]]
     asked: list[int] = field(default_factory=list)
     came: asyncio.Event = field(default_factory=asyncio.Event)
+    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    left: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -38,8 +40,10 @@ class Answering:
                 header = decode.request_header(await read_frame(reader))
                 self.asked.append(header.api_key)
                 self.came.set()
+                await self.may_answer.wait()
                 writer.write(self.answers[header.api_key](header.correlation_id))
         except (asyncio.IncompleteReadError, ConnectionError):
+            self.left.set()
             writer.close()
 
 
@@ -62,11 +66,16 @@ ANSWERS: dict[int, Callable[[int], bytes]] = {
 }
 
 
-def play(tmp_path: Path, story: Callable[[Gate, Answering], Awaitable[None]]) -> None:
-    """A gate with a broker behind a client link, and behind a controller's."""
+def play(
+    tmp_path: Path, story: Callable[[Gate, Answering], Awaitable[None]], *, waits: bool = False
+) -> None:
+    """A gate with a broker behind a client link, and behind a controller's. `waits`: until it may
+    answer."""
 
     async def stage() -> None:
         broker, host = Answering(ANSWERS), LocalHost()
+        if not waits:
+            broker.may_answer.set()
         server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
         target = Target(server.sockets[0].getsockname()[1])
         client = LinkSpec("client", "client", "client", BROKER, target, reads=True)
@@ -170,6 +179,28 @@ def test_a_request_is_delivered_after_its_sender_has_gone(tmp_path: Path) -> Non
         assert broker.asked == [apis.PRODUCE]
 
     play(tmp_path, story)
+
+
+def test_what_is_answered_to_a_late_request_is_seen_and_then_the_connection_ends(
+    tmp_path: Path,
+) -> None:
+    async def story(gate: Gate, broker: Answering) -> None:
+        mark = gate.mark()
+        await gate.install(rule("hold", "request", "produce"))
+        _, writer = await asyncio.open_connection("127.0.0.1", gate.ports["client"])
+        writer.write(produce(9, 1))
+        await gate.wait_held("r")
+        writer.close()
+        await hit(gate, "hold_sender_closed", mark)
+        assert await gate.release("r") == 1
+        answered = rule("delay", "response", "produce", delay_ms=1)
+        await gate.install(answered)
+        broker.may_answer.set()
+        seen = await hit(gate, "dropped", mark)
+        assert (seen["api"], seen["message"], seen["source"]) == ("produce", "response", BROKER)
+        await asyncio.wait_for(broker.left.wait(), 20)
+
+    play(tmp_path, story, waits=True)
 
 
 def test_the_commit_of_one_group_is_lost_and_that_of_another_waits(tmp_path: Path) -> None:
