@@ -2,7 +2,7 @@
 -- the same producer and epoch, and commit or abort what is not theirs (KAFKA-19446, KIP-890).
 --
 -- A marker ends what was written since the one before, if its leader has acknowledged it: one that
--- comes late is refused where epochs tell it apart (KIP-1228).
+-- comes late is refused where its epoch is another one (KIP-1228).
 WITH numbered AS (
     SELECT
         transactional.*,

@@ -311,8 +311,7 @@ class Connection:
             self._push(self.far, Parcel(answer, message))
 
     def _answered_nobody(self, parcel: Parcel) -> None:
-        """What comes for who has gone. It tells what became of a request that came late, so rules
-        count it."""
+        """What comes for who has gone. Rules count it where it answers a request that came late."""
         if self._is_late and parcel.message is not None:
             rule = self._switch.judge(parcel.message, self.purpose)
             if rule is not None:
