@@ -79,6 +79,8 @@ PLAYED = {
         "commit-of-an-owner-refused",
         "late-end-txn",
         "marker-lost",
+        "fenced-commit",
+        "reader-of-committed",
         "unclean-election-false",
         "out-of-range-a",
         "obeys-earlier-controller",
