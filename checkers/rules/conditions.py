@@ -559,7 +559,6 @@ _MUST_HAVE: Final = {
     "elected": "fetch_rounds",
     "behind": "fetch_rounds",
     "led": "fetch_rounds",
-    "transactional": "messages",
     "ended": "messages",
     "unasked": "messages",
 }
